@@ -156,6 +156,7 @@ class _Run:
         self._shares = TimeShares(clock)
         self._searches: dict[tuple[str, str], TaskSearch] = {}
         self._new: dict[TaskSearch, int] = {}
+        self._chance: dict[TaskSearch, random.Random] = {}
         self._known = self._fresh = 0  # trials that there were before, and that this run has made, of all tasks
         self._failures: dict[TaskSearch, tuple[str, int]] = {}
         self._timed: set[tuple[str, str]] = set()
@@ -166,7 +167,7 @@ class _Run:
             search = TaskSearch(task, strategy, batch=options.batch, seeds=seeds(database, task))
             if self._searches.setdefault(_identity(task.workload, task.interface), search) is not search:
                 raise ConfigError(f"the task {task.name} is given twice; add up the weights instead")
-            self._new[search] = 0
+            self._new[search], self._chance[search] = 0, rng
 
     def resume(self) -> None:
         """Counts what the database has as done, if the same configs still give the same code (see `resume`)."""
@@ -177,6 +178,8 @@ class _Run:
                 search.hold(*history.held)
             for trial in history.trials:
                 search.observe(trial)
+            if history.trials:  # else chance would draw again what it drew before
+                self._chance[search].seed(f"{self._options.seed}/{search.task.workload.key}/{len(history.trials)}")
             best = search.best
             if best is not None:
                 self._pipeline.incumbent(best.cost, search.candidate(best.config))

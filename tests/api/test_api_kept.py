@@ -102,8 +102,7 @@ def test_a_second_start_imports_neither_the_compiler_nor_what_it_needs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    heavy = ("autotune.compiler", "autotune.graph", "importlib.metadata", "llvmlite", "ml_dtypes", "onnx", "sqlite3")
-    heavy += ("xgboost",)
+    heavy = "autotune.compiler autotune.graph importlib.metadata llvmlite ml_dtypes onnx sqlite3 xgboost".split()
     program = (
         "import sys; from autotune import InferenceSession\n"
         f"InferenceSession({str(path)!r}, target={TARGET!r}, database=False)\n"

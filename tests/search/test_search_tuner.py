@@ -31,7 +31,7 @@ from autotune.search.task import TuningTask
 from autotune.search.tuner import TuneOptions, tune
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.knobs import Choice
-from autotune.search_spaces.space.space import ConfigSpace, Space, TaskSpace
+from autotune.search_spaces.space.space import ENUMERABLE, ConfigSpace, Space, TaskSpace
 from autotune.target import Target
 from tests.search.conftest import landscape, synthetic_trial
 from tests.search.simulated import LINE, TARGET, SimulatedPipeline, make_task
@@ -428,6 +428,16 @@ def test_wrong_calls_are_refused(task: TuningTask, database: Database) -> None:
     with pytest.raises(ConfigError, match="unknown search strategy"):
         run([task], "10 trials", strategy="magic")
     assert database.sessions() == []
+
+
+def test_a_resumed_search_does_not_draw_the_same_again(database: Database) -> None:
+    task = TuningTask.of(parse_workload(LINE), TARGET)
+    assert task.space.size > ENUMERABLE
+    for trials in (120, 130):  # more than the draws after which a space counts as exhausted
+        run = Run(database, SimulatedPipeline(lambda candidate: 1.0 + int(candidate.config.key, 16) / 16**16))
+        outcome = run([task], f"{trials} trials", finalists=0)
+        assert [event.reason for event in run.told(TaskStopped)] == []
+    assert outcome.tasks[0].new == 10
 
 
 def test_a_tasks_untuned_choice_is_found_when_it_is_its_turn(
