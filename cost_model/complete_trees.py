@@ -48,7 +48,7 @@ class CompleteTrees:
         self._first = (np.arange(len(roots)) % _WORD * len(nodes))[:, None]
 
     def leaves(self, values: Array) -> Array:
-        """(rows, trees) the leaf that each row ends in, of (rows, columns) values; NaN goes to the first child."""
+        """(trees, rows) the leaf that each row ends in, of (rows, columns) values; NaN goes to the first child."""
         rows, columns = len(values), np.ascontiguousarray(values.T)
         answers = np.empty((len(self._thresholds), rows), np.bool_)
         for column, asked in self._asked:
@@ -71,4 +71,4 @@ class CompleteTrees:
         for some in self._some:  # few at a time: their leaves, and places among these, stay in the nearest cache
             where = place[some] + self._first[some]
             np.take(self._leaves[some].ravel(), where, mode="clip", out=found[some])  # nothing is ever clipped
-        return np.ascontiguousarray(found.T)
+        return found

@@ -75,7 +75,7 @@ class Forest:
         leaves = trees.leaves(features.values)
         begin = starting_score(features, self.start, self.weight)
         each = itertools.pairwise(bounds)
-        return np.stack([begin + leaves[:, low:high].astype(np.float64).sum(axis=1) for low, high in each])
+        return np.stack([begin + leaves[low:high].sum(axis=0, dtype=np.float64) for low, high in each])
 
     def over(self, names: Sequence[str]) -> Forest:
         """The same forest where there are more columns: it asks about none of those that it does not know.

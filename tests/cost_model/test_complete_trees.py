@@ -48,6 +48,6 @@ def test_each_row_ends_in_the_leaf_to_which_its_answers_lead(rows: int, depth: i
         roots.astype(np.int32), COLUMNS,
     )  # fmt: skip
     values = np.random.default_rng(depth).choice([-1.0, -0.5, 0.0, 0.25, 1.0, 2.0, np.nan], (rows, COLUMNS))
-    found = tables.leaves(values.astype(np.float32))
+    found = tables.leaves(values.astype(np.float32)).T
     expected = [[walked(tree, row) for tree in trees] for row in values.astype(np.float32)]
     assert (found == np.array(expected, np.float32)).all()
