@@ -89,6 +89,13 @@ class Connection:
             applied = tuple(name for name in self._applied() if name in STEPS)
             if applied:
                 self._check_tables(applied)
+            elif others := self.rows(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> ? LIMIT 1", (APPLIED,)
+            ):
+                raise DatabaseError(
+                    f"{self.path} is damaged or no tuning database: it has '{fields.shortened(str(others[0]['name']))}' "
+                    "and does not say which autotune made it; name another file"
+                )
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ import pytest
 
 from autotune.errors import DatabaseError
 from autotune.records import Database, export_lines, stats, verify
+from autotune.records.schema import APPLICATION_ID
 from tests.records.records_samples import TARGET, TARGET_KEY, alter_details, make_record, make_session
 
 KEY = make_record().workload_key
@@ -123,6 +124,12 @@ def test_a_view_that_never_ends_is_not_read(tmp_path: Path, name: str, read_only
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, 'x' AS name FROM n"
     altered(path, f"ALTER TABLE {name} RENAME TO hidden", f"CREATE VIEW {name} AS {endless}")
     assert f"'{name}' is a view, not a table" in refused(path, read_only)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_tables_without_a_version_are_not_upgraded(tmp_path: Path, read_only: bool) -> None:
+    path = altered(tmp_path / "f.sqlite", f"PRAGMA application_id = {APPLICATION_ID}", "CREATE TABLE trials (a INT)")
+    assert "it has 'trials' and does not say which autotune made it" in refused(path, read_only)
 
 
 def test_tables_of_others_beside_ours_are_left_alone(tmp_path: Path) -> None:
