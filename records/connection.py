@@ -89,12 +89,11 @@ class Connection:
             applied = tuple(name for name in self._applied() if name in STEPS)
             if applied:
                 self._check_tables(applied)
-            elif others := self.rows(
-                "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> ? LIMIT 1", (APPLIED,)
-            ):
+            elif others := self.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> ?", (APPLIED,)):
+                known = fields.shortened(str(others[0]["name"]))
                 raise DatabaseError(
-                    f"{self.path} is damaged or no tuning database: it has '{fields.shortened(str(others[0]['name']))}' "
-                    "and does not say which autotune made it; name another file"
+                    f"{self.path} is damaged or no tuning database: it has '{known}' and does not say which autotune "
+                    "made it; name another file"
                 )
 
     @contextlib.contextmanager
