@@ -67,8 +67,8 @@ class CompleteTrees:
         for answer in path:
             np.add(place, place, out=place)
             place += np.unpackbits(answer.view(np.uint8), axis=1, count=rows, bitorder="little")
-        found = np.empty(place.shape, np.float32)
+        ends = np.empty(place.shape, np.float32)
         for some in self._some:  # few at a time: their leaves, and places among these, stay in the nearest cache
             where = place[some] + self._first[some]
-            np.take(self._leaves[some].ravel(), where, mode="clip", out=found[some])  # nothing is ever clipped
-        return found
+            np.take(self._leaves[some].ravel(), where, mode="clip", out=ends[some])  # nothing is ever clipped
+        return ends
