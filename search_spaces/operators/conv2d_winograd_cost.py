@@ -20,6 +20,11 @@ from autotune.target import Target
 from autotune.tensor.dtype import DType
 
 
+SCATTERED = 8
+"""Times as long as bytes in a row take those of lines that lie a plane of a tile's points apart, behind L2: nobody fetches them ahead.
+Measured, see docs/adr/0014."""
+
+
 class Blocking(NamedTuple):
     """The knobs that decide: oc_vectors, tw_tile, th_tile, rows, and whether inputs are transformed once."""
 
@@ -100,13 +105,14 @@ class Cost:
         visited = panel * self.points if once else self.weights + inputs
         moved += (blocks - 1) * self.weights * far(visited + outputs)
         held = blocks * inputs + panel * self.points if once else inputs
-        moved += (1 + filters) * blocks * inputs * far(held + outputs)  # written, and read for all filters
-        moved += 2 * filters * blocks * outputs * far(outputs)
+        moved += filters * blocks * (inputs * far(held + outputs) + outputs * far(outputs))  # by the products
+        scattered = blocks * inputs * far(held + outputs) + filters * blocks * outputs * far(outputs)  # by transforms
         # Threads that share tiles read all weights each; those that share weights, what others have transformed.
         moved += (target.num_threads - 1) * (blocks * inputs if once else self.weights) / l3
         products = filters * self._products(vectors, width, height)
         units = p.n * blocks * (filters if once else 1)
-        return p.n * overlapped(products, moved) * -(-units // target.num_threads) / units
+        cycles = overlapped(products, moved) + SCATTERED * scattered
+        return p.n * cycles * -(-units // target.num_threads) / units
 
     def _products(self, vectors: int, width: int, height: int) -> float:
         """Cycles of the products for one block of filters."""
