@@ -19,10 +19,9 @@ from autotune.search_spaces.library.register_tile import Steps, tiles
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
-
 SCATTERED = 8
-"""Times as long as bytes in a row take those of lines that lie a plane of a tile's points apart, behind L2: nobody fetches them ahead.
-Measured, see docs/adr/0014."""
+"""Times as long as bytes in a row take those of lines that lie a plane of points apart, behind L2: nobody fetches them
+ahead. Measured, see docs/adr/0014."""
 
 
 class Blocking(NamedTuple):
