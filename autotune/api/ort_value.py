@@ -243,8 +243,6 @@ def numpy_dtype(element_type: object) -> np.dtype[Any]:
             raise InputError(f"no dtype has ONNX's number {element_type}")
         return DType(names[0]).numpy
     try:
-        dtype: np.dtype[Any] = np.dtype(element_type)  # type: ignore[call-overload]
-        DType.of(dtype)
+        return DType.of(element_type).numpy  # type: ignore[arg-type]  # an error says that it is none
     except (TypeError, ValueError, KeyError) as error:
         raise InputError(f"{element_type!r} is no dtype of a tensor") from error
-    return dtype

@@ -125,7 +125,7 @@ class TaskSearch:
 
     @property
     def default_trial(self) -> Trial | None:
-        return self.trials.get(self.default)
+        return self.trials.get(self.default) if self.trials else None
 
     @property
     def in_doubt(self) -> bool:

@@ -70,8 +70,7 @@ class DType(str, enum.Enum):
     @property
     def bytes(self) -> int:
         """Width in memory in bytes."""
-        own = _OWN.get(self)
-        return 1 + (self is DType.bf16) if own is None else own.itemsize
+        return _BYTES[self]
 
     @property
     def is_float(self) -> builtins.bool:
@@ -92,12 +91,17 @@ class DType(str, enum.Enum):
 
     @staticmethod
     def of(array_dtype: npt.DTypeLike) -> DType:
-        """The DType of a NumPy dtype.
+        """The DType of a NumPy dtype, or of what NumPy takes for one: "float32", "bfloat16".
 
         Raises:
             KeyError: for dtypes that tensors cannot have (strings, complex, objects).
+            TypeError, ValueError: for what is no dtype.
         """
-        wanted = np.dtype(array_dtype)
+        try:
+            wanted = np.dtype(array_dtype)
+        except TypeError:  # NumPy knows the names of those in ml_dtypes once that is imported
+            _others()
+            wanted = np.dtype(array_dtype)
         return _OF_OWN.get(wanted) or _of_others()[wanted]
 
 
@@ -147,6 +151,7 @@ def _of_others() -> dict[np.dtype[Any], DType]:
     return {numpy_dtype: dtype for dtype, numpy_dtype in _others().items()}
 
 
+_BYTES = dict.fromkeys(_OTHERS, 1) | {DType.bf16: 2} | {dtype: own.itemsize for dtype, own in _OWN.items()}
 _OF_OWN = {numpy_dtype: dtype for dtype, numpy_dtype in _OWN.items()}
 _FLOATS = frozenset({DType.f64, DType.f32, DType.f16, DType.bf16})
 _STORAGE = frozenset(list(DType)[list(DType).index(DType.i4) :])

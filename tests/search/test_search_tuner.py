@@ -460,6 +460,23 @@ def test_a_tasks_untuned_choice_is_found_when_it_is_its_turn(
     assert seen == [1, 2, 3, 4, 5, 6]
 
 
+def test_who_stops_early_waits_for_no_untuned_choice(
+    database: Database, space: ConfigSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, default = list[Space](), TaskSpace.default
+
+    def finding(space: TaskSpace) -> Config:
+        found.append(space)
+        return default(space)
+
+    monkeypatch.setattr(TaskSpace, "default", finding)
+    tasks = [make_task(space, channels) for channels in (8, 16, 24, 32, 40, 48)]
+    pipeline = SimulatedPipeline(landscape, ahead=1, interrupt_after=2)
+    outcome = tune(tasks, pipeline=pipeline, database=database, budget=Budget(trials=60))
+    assert outcome.interrupted and outcome.new_trials == 2
+    assert len(set(map(id, found))) <= 3  # of two trials, and of the one that was under way
+
+
 def test_what_the_model_expected_is_kept_with_the_trials(database: Database, task: TuningTask) -> None:
     def run(trials: int) -> TuneOutcome:
         pipeline = SimulatedPipeline(landscape)

@@ -23,6 +23,7 @@ from autotune.search_spaces.operators.conv2d_shape import sizes
 from autotune.search_spaces.operators.conv2d_winograd import cheapest
 from autotune.search_spaces.operators.conv2d_winograd_cost import Blocking, Cost
 from autotune.target import Target
+from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 from tests.search_spaces import bytes_cases
 from tests.search_spaces.volume_cases import random_volume
@@ -156,6 +157,22 @@ STRIDED = "data=1,32,21,26 weight=32,32,5,5 stride=2 pad=2,1,2,3 + bias + relu"
 def test_strides_and_larger_windows(algorithm: str, text: str, target: str) -> None:
     parsed, workload = Target.parse(target), parse_workload(f"conv2d {text}")
     check(workload, algorithm, lookup(f"conv2d.{algorithm}").default(workload, parsed), parsed)
+
+
+@pytest.mark.parametrize("algorithm", ["winograd_f4", "winograd_f5", "winograd_f6"])
+@pytest.mark.parametrize("size, channels, results", [(112, 128, 128), (128, 64, 64), (256, 32, 32), (128, 128, 64)])
+def test_blocks_of_a_large_image_stay_in_the_second_cache(
+    algorithm: str, size: int, channels: int, results: int
+) -> None:
+    """What transforms write and read a plane apart comes slowly from behind it: blocks of all rows took 1.5 times as
+    long (docs/adr/0014)."""
+    text = f"conv2d data=1,{channels},{size},{size} weight={results},{channels},3,3 pad=1"
+    workload, target = parse_workload(text), fixed("x86 -mcpu=znver4 -num-cores=1")
+    config = lookup(f"conv2d.{algorithm}").default(workload, target)
+    edge = winograd.TILES[algorithm].rows + 2
+    tiles = config.get_int("rows") * -(-size // (edge - 2))
+    image = tiles * edge**2 * channels * DType.f32.bytes
+    assert config.get_str("transform") == "block" and image <= target.l2_bytes
 
 
 @pytest.mark.parametrize("target", TARGETS)

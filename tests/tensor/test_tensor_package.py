@@ -38,3 +38,13 @@ def test_functions_are_known_before_their_modules_are_loaded(name: str) -> None:
     program = "from autotune.tensor import DType, Output, extern, placeholder; rows = placeholder((2, 3), 'f32', 'x'); "
     program += f"print(len(extern({name!r}, [rows], (2,), [Output('y', (3,), DType.f32)], k=3)))"
     assert printed(program) == "1"
+
+
+def test_names_of_types_are_known_before_the_library_that_has_them_is_loaded() -> None:
+    program = "import sys; from autotune.tensor import DType; before = 'ml_dtypes' in sys.modules; "
+    program += "print(before, [(t.value, t.bytes) for t in map(DType.of, ('float32', 'bfloat16', 'int4'))])"
+    assert printed(program) == "False [('f32', 4), ('bf16', 2), ('i4', 1)]"
+
+
+def test_each_type_is_as_wide_as_numpys() -> None:
+    assert [dtype.bytes for dtype in tensor.DType] == [dtype.numpy.itemsize for dtype in tensor.DType]
