@@ -440,39 +440,39 @@ def test_a_resumed_search_does_not_draw_the_same_again(database: Database) -> No
     assert outcome.tasks[0].new == 10
 
 
-def test_a_tasks_untuned_choice_is_found_when_it_is_its_turn(
-    database: Database, space: ConfigSpace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, seen, default = list[Space](), list[int](), TaskSpace.default
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[Space]:
+    """The spaces of which the untuned choice was looked for, each time."""
+    spaces, default = list[Space](), TaskSpace.default
 
     def finding(space: TaskSpace) -> Config:
-        found.append(space)
+        spaces.append(space)
         return default(space)
 
-    def note(event: Event) -> None:
-        seen.append(len(found))
-
     monkeypatch.setattr(TaskSpace, "default", finding)
-    tasks = [make_task(space, channels) for channels in (8, 16, 24, 32, 40, 48)]
-    options = TuneOptions(strategy="random", finalists=0)
+    return spaces
+
+
+def six_tasks(space: ConfigSpace) -> list[TuningTask]:
+    return [make_task(space, channels) for channels in (8, 16, 24, 32, 40, 48)]
+
+
+def test_a_tasks_untuned_choice_is_found_when_it_is_its_turn(
+    database: Database, space: ConfigSpace, found: list[Space]
+) -> None:
+    seen = list[int]()
+    tasks, options = six_tasks(space), TuneOptions(strategy="random", finalists=0)
     pipeline, budget = SimulatedPipeline(landscape, ahead=1), Budget(trials=6)
-    tune(tasks, pipeline=pipeline, database=database, budget=budget, options=options, callbacks=[note])
+    callbacks = [lambda event: seen.append(len(found))]
+    tune(tasks, pipeline=pipeline, database=database, budget=budget, options=options, callbacks=callbacks)
     assert seen == [1, 2, 3, 4, 5, 6]
 
 
 def test_who_stops_early_waits_for_no_untuned_choice(
-    database: Database, space: ConfigSpace, monkeypatch: pytest.MonkeyPatch
+    database: Database, space: ConfigSpace, found: list[Space]
 ) -> None:
-    found, default = list[Space](), TaskSpace.default
-
-    def finding(space: TaskSpace) -> Config:
-        found.append(space)
-        return default(space)
-
-    monkeypatch.setattr(TaskSpace, "default", finding)
-    tasks = [make_task(space, channels) for channels in (8, 16, 24, 32, 40, 48)]
     pipeline = SimulatedPipeline(landscape, ahead=1, interrupt_after=2)
-    outcome = tune(tasks, pipeline=pipeline, database=database, budget=Budget(trials=60))
+    outcome = tune(six_tasks(space), pipeline=pipeline, database=database, budget=Budget(trials=60))
     assert outcome.interrupted and outcome.new_trials == 2
     assert len(set(map(id, found))) <= 3  # of two trials, and of the one that was under way
 
