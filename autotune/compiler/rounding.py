@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from autotune.lower.partial_sums import TERMS
+from autotune.lower.partial_sums import terms_of_a_part
 from autotune.ops import winograd
 from autotune.ops.conv import Conv
 from autotune.ops.registry import compute_def, known_algorithm
@@ -24,7 +24,7 @@ def expected(workload: Workload, algorithm: str = "direct") -> float:
     definition = compute_def(workload)
     if not any(t.dtype.is_float for stage in definition.stages for t in stage.outputs):
         return 0.0
-    terms, amplified = _longest_sum(workload), 1.0
+    terms, amplified, part = _longest_sum(workload), 1.0, terms_of_a_part()
     anchor = workload.anchor
     if anchor is not None and algorithm in winograd.TILES:
         types = workload.types()
@@ -34,9 +34,10 @@ def expected(workload: Workload, algorithm: str = "direct") -> float:
             winograd.terms(size),
             winograd.amplification(winograd.TILES[algorithm], winograd.taps(size)),
         )
+        part = terms_of_a_part(amplified)
     elif (known := known_algorithm(workload, algorithm)) is not None:
         amplified = known.error
-    part = min(terms, TERMS)
+    part = min(terms, part)
     return ROUNDING * (1 + amplified * math.sqrt((part + terms / part) / 2))
 
 

@@ -53,5 +53,6 @@ def lower(schedule: Schedule, name: str = "kernel", *, check: bool = True) -> Lo
         program = replace(program, body=run(program.body))
         if check:
             verify(program, title)
-    program = in_parts(program)
+    amplified = {t.name: s.stage.amplified for s in state.stages for t in s.stage.outputs}
+    program = in_parts(program, amplified)
     return verify(program, "partial sums") if check else program

@@ -1,11 +1,13 @@
 """Long sums in registers, in parts: what so many terms add up to is parked in memory and added to the next part's sum.
 
 Rounding errors of a sum are relative to what has been summed up so far, so they grow with the square root of the
-number of terms; those of partial sums do with that of their own (Blanchard, Higham and Mary, 2020).
+number of terms; those of partial sums do with that of their own (Blanchard, Higham and Mary, 2020). Where what is made
+of a sum has its errors amplified, parts are shorter (`Stage.amplified`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from autotune.lower.ir import (
@@ -29,48 +31,68 @@ from autotune.tensor.linear import Linear, Ranges
 
 TERMS = 256
 """That a register should sum up: parking costs a store, a load and an addition in as many multiply-adds."""
-MOST_TERMS = TERMS * 3 // 2
-"""That it sums up before its loops are cut."""
+FEWEST = 32
+"""However much errors are amplified: shorter parts would cost more than they gain."""
+
+
+def terms_of_a_part(amplified: float = 1.0) -> int:
+    """As many as err, amplified, like the usual number as it is; not too few."""
+    return max(FEWEST, min(TERMS, int(TERMS / amplified**2)))
+
+
+def most_terms(part: int) -> int:
+    """That a register sums up before its loops are cut."""
+    return part * 3 // 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A buffer of registers that are set to zero, and loops that do so."""
+    """A buffer of registers that are set to zero, loops that do so, and how many terms one should sum up."""
 
     buffer: Buffer
     zero: Stmt
+    part: int
 
 
-def in_parts(program: LoopProgram) -> LoopProgram:
+def in_parts(program: LoopProgram, amplified: Mapping[str, float]) -> LoopProgram:
     """Cut loops that sum up many terms in registers, and add their partial sums.
 
     rewrite:
         R[i] = 0                            R[i] = 0
-        for k in n: R[i] += f(i, k)         for k.o in n / m:
-        -->                                     P[i] = R[i];  R[i] = 0
+        for k in n: R[i] += f(i, k)         for k.i in m: R[i] += f(i, k.i)
+        -->                                 for k.o in 1..n / m:
+                                                P[i] = R[i];  R[i] = 0
                                                 for k.i in m: R[i] += f(i, k.o * m + k.i)
                                                 R[i] += P[i]
+
+    Args:
+        amplified: of the sums in a buffer, as `Stage.amplified`.
     """
-    cutter = _Cutter()
+    cutter = _Cutter(amplified)
     body = cutter.visit(program.body, {}, {})
     return replace(program, body=body, buffers=(*program.buffers, *cutter.parked.values()))
 
 
 class _Cutter:
-    def __init__(self) -> None:
+    def __init__(self, amplified: Mapping[str, float]) -> None:
+        self.amplified = amplified
         self.parked: dict[str, Buffer] = {}
 
     def visit(self, body: tuple[Stmt, ...], zeroed: dict[str, _Sum], ranges: Ranges) -> tuple[Stmt, ...]:
         """Statements with the sums below them cut; `zeroed`: the registers that hold a sum here."""
-        known, out = dict(zeroed), list[Stmt]()
+        known, empty, out = dict(zeroed), set[str](), list[Stmt]()
         for stmt in body:
-            found = _zeroing(stmt)
-            if found is not None:
-                known[found.buffer.name] = found
+            register = _zeroing(stmt)
+            if register is not None:
+                name = register.name
+                empty.add(name)
+                known[name] = _Sum(register, stmt, terms_of_a_part(self.amplified.get(name, 1.0)))
             total = self._sum_of(stmt, known)
             if isinstance(stmt, For) and total is not None:
-                out += self._cut(stmt, total, ranges)
+                out += self._cut(stmt, total, total.buffer.name in empty, ranges)
+                empty.discard(total.buffer.name)
                 continue
+            empty -= _folded(stmt)
             inner = loop_ranges(stmt, ranges) if isinstance(stmt, For) else ranges
             out.append(with_body(stmt, self.visit(body_of(stmt), known, inner)))
         return tuple(out)
@@ -83,17 +105,20 @@ class _Cutter:
         if len(sums) != 1 or _instructed(stmt) or not _only_sums(stmt, sums[0].buffer):
             return None
         terms = _terms(stmt, sums[0].buffer)
-        return sums[0] if terms > MOST_TERMS >= terms // stmt.extent else None
+        return sums[0] if terms > most_terms(sums[0].part) >= terms // stmt.extent else None
 
-    def _cut(self, loop: For, total: _Sum, ranges: Ranges) -> list[Stmt]:
-        """The loop in parts of equal length, and what is left."""
-        rounds = _length(loop.extent, _terms(loop, total.buffer) // loop.extent)
+    def _cut(self, loop: For, total: _Sum, empty: bool, ranges: Ranges) -> list[Stmt]:
+        """The loop in parts of equal length, and what is left. Registers that are `empty` need no parking yet."""
+        rounds = _length(loop.extent, _terms(loop, total.buffer) // loop.extent, total.part)
         parts, rest = divmod(loop.extent, rounds)
-        outer, inner = f"{loop.var}.part", f"{loop.var}.term"
-        place = Linear(loop.begin, {outer: rounds, inner: 1})
-        inside = {**ranges, outer: (0, parts - 1), inner: (0, rounds - 1)}
-        body = tuple(map_linears(s, lambda form: form.substitute({loop.var: place}, inside)) for s in loop.body)
-        cut: list[Stmt] = [For(outer, 0, parts, "", self._part(For(inner, 0, rounds, "", body), total))]
+        first = int(empty)
+        cut: list[Stmt] = [replace(loop, extent=rounds)] if empty else []
+        if parts > first:
+            outer, inner = f"{loop.var}.part", f"{loop.var}.term"
+            place = Linear(loop.begin, {outer: rounds, inner: 1})
+            inside = {**ranges, outer: (first, parts - 1), inner: (0, rounds - 1)}
+            body = tuple(map_linears(s, lambda form: form.substitute({loop.var: place}, inside)) for s in loop.body)
+            cut.append(For(outer, first, parts - first, "", self._part(For(inner, 0, rounds, "", body), total)))
         if rest:
             cut += self._part(replace(loop, begin=loop.begin + parts * rounds, extent=rest), total)
         return cut
@@ -109,14 +134,14 @@ class _Cutter:
         )
 
 
-def _length(extent: int, terms: int) -> int:
+def _length(extent: int, terms: int, part: int) -> int:
     """Rounds of a part, each of so many terms: parts are equally long where that makes them about as long as asked."""
-    most, least = max(1, MOST_TERMS // terms), max(1, TERMS // 2 // terms)
+    most, least = max(1, most_terms(part) // terms), max(1, part // 2 // terms)
     even = [n for n in range(least, most + 1) if extent % n == 0]
-    return min(even, key=lambda n: abs(n * terms - TERMS), default=max(1, TERMS // terms))
+    return min(even, key=lambda n: abs(n * terms - part), default=max(1, part // terms))
 
 
-def _zeroing(stmt: Stmt) -> _Sum | None:
+def _zeroing(stmt: Stmt) -> Buffer | None:
     """Registers that a nest sets to zero, and that it does nothing else."""
     inner = stmt
     while isinstance(inner, For) and len(inner.body) == 1:
@@ -125,7 +150,7 @@ def _zeroing(stmt: Stmt) -> _Sum | None:
         return None
     ((buffer, _),), (value,) = inner.targets, inner.values
     zero = getattr(value, "value", None) == 0
-    return _Sum(buffer, stmt) if zero and buffer.scope == REGISTER and buffer.dtype.is_float else None
+    return buffer if zero and buffer.scope == REGISTER and buffer.dtype.is_float else None
 
 
 def _folded(stmt: Stmt) -> set[str]:

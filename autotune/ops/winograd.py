@@ -303,6 +303,7 @@ def convolved(x: Tensor, weight: Tensor, size: Conv, tile: Tile, use: Arithmetic
             cast(use.total, u[(xi, nu, k, *along, c)]) * cast(use.total, v[image(n), c, th, tw, xi, nu]), (*along, c)
         ),
         name="wino_m",
+        amplified=amplification(tile, taps(size)) if use.total.is_float else 1.0,
     )
     (sums, weights), (sums_across, weights_across) = use.down.products, use.across.products
     part = down("wino_sp", transposed(sums), of(products), made, use.total)

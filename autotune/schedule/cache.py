@@ -209,8 +209,8 @@ def rfactor(state: State, stage: str, axis: str, factor: int, keep: str = "outer
 
 
 def _in_turn(s: StageState, stage: Stage) -> Stage:
-    """A stage that takes part of the work of `s`, in the same recurrence if that is in one."""
-    return replace(stage, scan_axis=s.stage.scan_axis, recurrence=s.stage.recurrence)
+    """A stage that takes part of the work of `s`, as exact, and in the same recurrence if that is in one."""
+    return replace(stage, scan_axis=s.stage.scan_axis, recurrence=s.stage.recurrence, amplified=s.stage.amplified)
 
 
 def _free(state: State, name: str) -> str:

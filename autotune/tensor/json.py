@@ -92,7 +92,7 @@ def stage_to_json(s: Stage) -> Any:
             "identity": [expr_to_json(e) for e in s.reducer.identity],
             "combine": [expr_to_json(e) for e in s.reducer.combine],
         }
-    data = {
+    data: dict[str, Any] = {
         "outputs": [tensor_to_json(t) for t in s.outputs],
         "axes": [[a.name, a.extent] for a in s.axes],
         "reduce_axes": [[a.name, a.extent] for a in s.reduce_axes],
@@ -104,6 +104,8 @@ def stage_to_json(s: Stage) -> Any:
         data["extern"] = [s.extern.name, dict(s.extern.attrs)]
     if s.recurrence is not None:
         data["recurrence"] = s.recurrence
+    if s.amplified != 1.0:
+        data["amplified"] = s.amplified
     return data
 
 
@@ -127,7 +129,8 @@ def stage_from_json(data: Any, tensors: Mapping[str, Tensor]) -> Stage:
     if "extern" in data:
         name, attrs = data["extern"]
         extern = Extern(name, tuple(sorted(attrs.items())))
-    return Stage(outputs, axes, reduce_axes, body, reducer, data["scan"], extern, data.get("recurrence"))
+    recurrence, amplified = data.get("recurrence"), data.get("amplified", 1.0)
+    return Stage(outputs, axes, reduce_axes, body, reducer, data["scan"], extern, recurrence, amplified)
 
 
 def _number(value: float | int | bool) -> Any:

@@ -79,6 +79,7 @@ class Stage:
         reducer: how values combine, None for an elementwise stage.
         scan_axis: name of the sequential axis along which the stage reads its own earlier elements, or None.
         recurrence: the group of stages with which it takes turns along `scan_axis` (`autotune.tensor.recurrences`).
+        amplified: how many times larger than here rounding errors of its sums are in what is made of them.
         extern: the function that computes a whole row of the outputs at each point of `axes`; the body then only
             names the tensors that it reads, and outputs have dimensions beyond the axes.
         members: all stages of the recurrence in the order of their turns; only until a ComputeDef holds them.
@@ -92,6 +93,7 @@ class Stage:
     scan_axis: str | None = None
     extern: Extern | None = None
     recurrence: str | None = None
+    amplified: float = 1.0
     members: list[Stage] = field(default_factory=list, init=False, compare=False, repr=False)
     _reads: list[tuple[Read, ...]] = field(default_factory=list, init=False, compare=False, repr=False)
 
@@ -174,26 +176,36 @@ Body = Expr | Sequence[Expr]
 
 
 def compute(
-    shape: Sequence[int], fn: Callable[..., Body], name: str = "compute", axes: Sequence[str] | None = None
+    shape: Sequence[int],
+    fn: Callable[..., Body],
+    name: str = "compute",
+    axes: Sequence[str] | None = None,
+    *,
+    amplified: float = 1.0,
 ) -> Tensor:
     """The tensor whose element at (i, j, ...) is `fn(i, j, ...)`.
 
-    Axes are named by `axes`, else after fn's parameters (i0, i1, ... when it takes *args).
+    Axes are named by `axes`, else after fn's parameters (i0, i1, ... when it takes *args). `amplified`: see `Stage`.
 
     Raises:
         WorkloadError: on impossible shapes, dtypes that differ, or a reduction inside a larger expression.
     """
-    return compute_many(shape, fn, (name,), axes)[0]
+    return compute_many(shape, fn, (name,), axes, amplified=amplified)[0]
 
 
 def compute_many(
-    shape: Sequence[int], fn: Callable[..., Body], names: Sequence[str], axes: Sequence[str] | None = None
+    shape: Sequence[int],
+    fn: Callable[..., Body],
+    names: Sequence[str],
+    axes: Sequence[str] | None = None,
+    *,
+    amplified: float = 1.0,
 ) -> tuple[Tensor, ...]:
     """Like `compute`, with one output tensor per component of a tuple reducer (argmax, online softmax)."""
     extents = check_shape(shape, names[0])
     domain = _axes(extents, fn, names[0], axes)
     body = fn(*(axis.var for axis in domain))
-    return _stage(domain, body, names, None)
+    return _stage(domain, body, names, None, amplified)
 
 
 def scan(
@@ -240,7 +252,9 @@ def _axes(
     return tuple(Axis(n, e) for n, e in zip(names, extents, strict=True))
 
 
-def _stage(axes: tuple[Axis, ...], body: Body, names: Sequence[str], scan_axis: str | None) -> tuple[Tensor, ...]:
+def _stage(
+    axes: tuple[Axis, ...], body: Body, names: Sequence[str], scan_axis: str | None, amplified: float = 1.0
+) -> tuple[Tensor, ...]:
     reducer: Reducer | None = None
     reduce_axes: tuple[Axis, ...] = ()
     values: tuple[Expr, ...]
@@ -255,5 +269,5 @@ def _stage(axes: tuple[Axis, ...], body: Body, names: Sequence[str], scan_axis: 
         raise WorkloadError(f"{names[0]}: two axes have the same name among {taken}")
     shape = tuple(a.extent for a in axes)
     bare = tuple(Tensor(n, shape, v.dtype) for n, v in zip(names, values, strict=True))
-    stage = Stage(bare, axes, reduce_axes, values, reducer, scan_axis)
+    stage = Stage(bare, axes, reduce_axes, values, reducer, scan_axis, amplified=amplified)
     return tuple(Tensor(t.name, t.shape, t.dtype, stage) for t in bare)

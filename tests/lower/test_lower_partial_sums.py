@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from autotune.codegen.kernel import build_kernel
 from autotune.lower import lower, print_program
-from autotune.lower.partial_sums import MOST_TERMS, TERMS
+from autotune.lower.partial_sums import FEWEST, TERMS, most_terms, terms_of_a_part
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.reference import Array, reference_of
 from autotune.runtime.threads import ThreadPool
@@ -21,14 +21,16 @@ from tests.property.kernel_check import check
 
 HERE = Target.parse("native -num-cores=1")
 PARKED = "out0.c.parked"
+MOST_TERMS = most_terms(TERMS)
 
 
-def product(terms: int, dtype: str = "f32", fold: str = "sum") -> ComputeDef:
-    """A matrix (4 x terms) times one (terms x 16)."""
+def product(terms: int, dtype: str = "f32", fold: str = "sum", amplified: float = 1.0) -> ComputeDef:
+    """A matrix (4 x terms) times one (terms x 16), whose errors are amplified so many times."""
     a, b = placeholder((4, terms), dtype, "in0"), placeholder((terms, 16), dtype, "in1")
     k = reduce_axis(terms, "k")
     reduced = {"sum": sum_, "max": max_}[fold]
-    return ComputeDef.build([a, b], [compute((4, 16), lambda i, j: reduced(a[i, k] * b[k, j], k), name="out0")])
+    y = compute((4, 16), lambda i, j: reduced(a[i, k] * b[k, j], k), name="out0", amplified=amplified)
+    return ComputeDef.build([a, b], [y])
 
 
 def in_registers(definition: ComputeDef, unroll: int = 2, scope: str = REGISTER, partition: bool = False) -> Schedule:
@@ -45,7 +47,8 @@ def nest(schedule: Schedule) -> str:
 def test_a_long_sum_is_cut_and_its_parts_are_added_in_memory() -> None:
     text = nest(in_registers(product(4 * TERMS)))
     assert f"local {PARKED}: f32[1, 16]" in text
-    assert "for out0.c.k.0.part in 0..4" in text
+    assert "for out0.c.k.0.part in 1..4" in text
+    assert f"for out0.c.k.0 in 0..{TERMS // 2}" in text
     assert f"for out0.c.k.0.term in 0..{TERMS // 2}" in text
     assert f"out0.c[0, out0.c.j] += {PARKED}[0, out0.c.j]" in text
 
@@ -65,8 +68,8 @@ def test_short_sums_exact_ones_maxima_and_sums_in_memory_stay(definition: Comput
 
 def test_parts_are_equally_long_where_that_leaves_them_about_as_long() -> None:
     text = nest(in_registers(product(2 * 3 * 5 * 7 * 11)))
-    assert "for out0.c.k.0.part in 0..11" in text
-    assert text.count("for out0.c.k.0") == 2
+    assert "for out0.c.k.0.part in 1..11" in text
+    assert text.count("for out0.c.k.0") == 3
     ragged = nest(in_registers(product(2 * 1009)))
     assert f"for out0.c.k.0 in {1009 // (TERMS // 2) * (TERMS // 2)}..1009" in ragged
 
@@ -90,6 +93,20 @@ def test_loops_inside_are_cut_where_a_round_of_the_outer_one_is_long_already() -
 )  # fmt: skip
 def test_sums_of_any_length_are_right(terms: int, unroll: int, partition: bool, seed: int) -> None:
     assert check(in_registers(product(terms), min(unroll, terms), partition=partition), HERE, seed) is None
+
+
+@settings(max_examples=15, deadline=None)
+@given(terms=st.integers(2, 8 * FEWEST), unroll=st.sampled_from([1, 2, 3, 8]), seed=st.integers(0, 99))
+def test_sums_whose_errors_are_amplified_are_right(terms: int, unroll: int, seed: int) -> None:
+    assert check(in_registers(product(terms, amplified=20.0), min(unroll, terms)), HERE, seed) is None
+
+
+def test_the_more_errors_are_amplified_the_shorter_are_the_parts() -> None:
+    assert [terms_of_a_part(a) for a in (0.5, 1.0, 1.7, 4.8, 20.6)] == [TERMS, TERMS, 88, FEWEST, FEWEST]
+    text = nest(in_registers(product(4 * FEWEST, amplified=20.0)))
+    assert "for out0.c.k.0.part in 1..4" in text
+    assert ComputeDef.from_json(product(64, amplified=20.0).to_json()) == product(64, amplified=20.0)
+    assert product(64, amplified=20.0) != product(64)
 
 
 def test_errors_are_those_of_shorter_sums() -> None:
