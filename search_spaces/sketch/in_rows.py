@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 from autotune.errors import ScheduleError, WorkloadError
 from autotune.ops.conv import CONVOLUTIONS
@@ -39,7 +40,11 @@ def in_rows(workload: Workload, target: Target) -> Contraction | None:
     image, weight = (f"in{workload.source(value)}" for value in anchor.inputs)
     layouts = {name: form for name, form in usual_layouts(workload, target).items() if name not in (image, weight)}
     found = analysed(schedule, layouts, a.anchor, a.output, target)
-    return found if found is not None and found.foldings else None
+    if found is None or not found.foldings:
+        return None
+    # The rows are a copy already: none is made of them, even where windows that do not overlap could be panels.
+    factors = tuple(replace(f, plain=f.plain and f.tensor != ROWS) for f in found.factors)
+    return replace(found, factors=factors)
 
 
 def laid_in_rows(schedule: Schedule, nest: Tiles, target: Target) -> Schedule:

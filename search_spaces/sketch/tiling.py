@@ -19,7 +19,7 @@ from autotune.search_spaces.sketch.contraction import Contraction, Term
 from autotune.search_spaces.sketch.factor import Factor
 from autotune.search_spaces.sketch.folding import Folding
 from autotune.search_spaces.sketch.panels import in_order_of_panels, of_single_vectors, share_copy
-from autotune.search_spaces.sketch.rules import ALL, folded
+from autotune.search_spaces.sketch.rules import ALL, block_size, folded
 from autotune.tensor.layout import Layout
 
 NO, ONCE, BLOCK = "no", "once", "block"
@@ -389,6 +389,8 @@ class Tiles:
             neighbours = [neighbour]
             self._fill_up(self.folding)
         each = min(t.unroll or edit.extent(total, last), edit.extent(total, last))
+        if self._copied_together():
+            each = block_size(edit.extent(total, last), each, whole=True)
         if edit.extent(total, last) % each:
             uneven = True
         steps, turns = edit.split(total, last, each)
@@ -410,6 +412,13 @@ class Tiles:
             edit.tensorize(total, loop, t.dot)
         if self._whole_vectors():
             edit.pad(total, self.sums[t.vector])
+
+    def _copied_together(self) -> bool:
+        """Whether a copy's place along a dimension is told by the innermost loop of the sum and another axis together:
+        turns beyond the end would seem to read more of it."""
+        inmost = self.c.reduce[self.c.terms()[self.t.terms[-1]].axis].name
+        copied = [f for f in self.c.factors if self.packs(f) and not f.constant]
+        return any(len(parts) > 1 and inmost in dict(parts) for f in copied for parts in f.steps)
 
     def _fill_up(self, folding: Folding) -> None:
         """Fold zeros behind the end of an axis that is no multiple of what is folded."""

@@ -70,6 +70,20 @@ def test_random_tilings_of_random_contractions(seed: int) -> None:
     assert failure is None, f"{where}: {failure}"
 
 
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), packed=st.booleans())
+def test_windows_that_do_not_overlap_are_packed_with_any_turns(seed: int, packed: bool) -> None:
+    """Where a window begins and where it reads are one index, of which the last turns need not be whole."""
+    rng = random.Random(seed)
+    workload, target = parse_workload("conv2d data=1,3,15,24 weight=24,3,3,3 stride=3"), Target.parse(TARGETS[0])
+    template = lookup("sketch.contraction")
+    config = template.space(workload, target).sample(rng)
+    if packed:
+        config = config.replace(**{"pack.in0": "block", "unroll": 2})
+        template.space(workload, target).validate(config)
+    assert wrong(workload, template.schedule(workload, config, target), target) is None, config.to_json()
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "text",

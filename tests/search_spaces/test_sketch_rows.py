@@ -40,6 +40,14 @@ def test_random_convolutions_along_rows(seed: int) -> None:
         check_drawn(ROWS, workload, target, rng)
 
 
+def test_rows_of_windows_that_do_not_overlap_are_not_copied_again() -> None:
+    workload = parse_workload("conv1d data=2,4,9:u8 weight=20,4,3:u8 stride=3")
+    space = lookup(ROWS).space(workload, PAIRS)
+    assert isinstance(space, SketchSpace)
+    knobs = space.knobs
+    assert not [knob.name for knob in knobs if knob.name.startswith("pack.rows")]
+
+
 @pytest.mark.parametrize(("text", "target"), [(FIRST, TILES), (ROUNDED, TILES), (ROUNDED, PAIRS)])
 def test_rows_come_first_where_they_fill_instructions(text: str, target: Target) -> None:
     assert templates_for(parse_workload(text), target)[0].name == ROWS
