@@ -23,6 +23,7 @@ from autotune.measure.timing import (
     TimedLoop,
     Timing,
     TimingPolicy,
+    doubted,
     patiently,
     time_beside,
     time_in_turn,
@@ -101,23 +102,29 @@ class LocalRunner:
             if isinstance(found, Failure):
                 return found
             bench, errors = found
-            timing = self._timed(candidate.workload, bench, build, options, stack)
+            timing = self._timed(candidate.workload, bench, build, options)
         return _result(timing, errors, time.monotonic() - start)
 
-    def _timed(
-        self, workload: Workload, bench: Bench, build: BuildResult, options: RunOptions, stack: ExitStack
-    ) -> Timing:
+    def _timed(self, workload: Workload, bench: Bench, build: BuildResult, options: RunOptions) -> Timing:
         """A trial's time, in turn with the task's yardstick; without one, or much faster, it is the next."""
         key = (workload.key, options.weight_bytes)
         yardstick, loop = self._yardsticks.pop(key, None), self._loop(bench, options.weight_bytes)
         if yardstick is None:
             timing = time_steadily(loop, self._gauge, self._policy, options.incumbent, patience=self._patience)
         else:
-            other = stack.enter_context(self._bench(workload, yardstick.build.kernel))
-            beside = self._loop(other, options.weight_bytes)
-            beside(1, 1)  # its buffers were others'
-            timing, taken = time_beside(loop, beside, yardstick.calm, self._gauge, self._policy, options.incumbent)
-            yardstick.seconds.extend(taken)
+            reference = yardstick
+
+            def once() -> Timing:
+                with self._bench(workload, reference.build.kernel) as other:
+                    beside = self._loop(other, options.weight_bytes)
+                    beside(1, 1)  # its buffers were others'
+                    found, taken = time_beside(
+                        loop, beside, reference.calm, self._gauge, self._policy, options.incumbent
+                    )
+                reference.seconds.extend(taken)
+                return found
+
+            timing = doubted(once, options.incumbent)
         if not timing.disturbed and (yardstick is None or yardstick.succeeded_by(timing.seconds)):
             yardstick = Yardstick.of(build, timing.seconds, yardstick)
         if yardstick is not None:

@@ -3,11 +3,15 @@
 Trials are timed at different moments, some beside other programs, so the fastest of hundreds owes part of its lead to
 luck. Timed in turn with the default, under the same clock and the same neighbours, it keeps only what it deserves; and
 when it does not beat the default, the default is the best record and is what a compiler will find.
+
+What the rounds of one task have in common is the default: between two of them the host may have become slower or
+faster, so that a time counts by what the default took beside it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from autotune.measure.failure import Failure
 from autotune.measure.types import BuildResult, MeasureResult
@@ -41,14 +45,15 @@ def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | Non
 
     When a config that was left out is ahead then, those ahead run too, until the best is one of those compared: also
     those that were disturbed when first timed, which may be faster than they seemed. After two rounds it is also enough
-    that a finalist clearly beat the default: of dozens within the noise, any will do.
+    that a finalist clearly beat the default, or that none of the others is clearly ahead of those compared: of dozens
+    within the noise, any will do, and a compiler takes none that was not compared and is not far ahead.
     None when there is nothing to settle: the default is the best, and was not disturbed, nor was what seems faster; or
     nothing works.
     """
     settled: dict[Config, Retimed] = {}
     rounds = 0
     while _is_open(search, settled):
-        if rounds >= ENOUGH_ROUNDS and _clearly_won(search.default, settled):
+        if rounds >= ENOUGH_ROUNDS and (_clearly_won(search.default, settled) or not _one_far_ahead(search, settled)):
             break
         rounds += 1
         ranked = sorted((t for t in search.trials.values() if t.seconds is not None), key=lambda trial: trial.cost)
@@ -63,7 +68,7 @@ def settle(search: TaskSearch, count: int, pipeline: Measuring) -> Settled | Non
         found = _time_in_turn(search, [search.default, *(t.config for t in (*before, *fresh))], pipeline)
         if isinstance(found, str):
             return Settled(tuple(settled.values()), found)
-        for entry in found:
+        for entry in _beside_the_calmest(search.default, list(settled.values()), found):
             settled[entry[0].config] = entry
             search.replace(entry[0])
     return Settled(tuple(settled.values())) if settled else None
@@ -81,9 +86,34 @@ def _is_open(search: TaskSearch, settled: dict[Config, Retimed]) -> bool:
     return any(best.disturbed or trial.cost < best.cost for trial in others)
 
 
+def _one_far_ahead(search: TaskSearch, settled: dict[Config, Retimed]) -> bool:
+    """Whether a trial that was not compared seems clearly faster than all that were."""
+    best, compared = search.best, min(trial.cost for trial, *_ in settled.values())
+    return best is not None and best.config not in settled and best.cost < CLEARLY * compared
+
+
 def _clearly_won(default: Config, settled: dict[Config, Retimed]) -> bool:
     costs = {config: trial.cost for config, (trial, _, _) in settled.items()}
     return min(costs.values()) < CLEARLY * costs[default]
+
+
+def _beside_the_calmest(default: Config, before: list[Retimed], now: list[Retimed]) -> list[Retimed]:
+    """The entries of two rounds as if both had been as calm as the one in which the default was faster; what both have
+    counts as it is now."""
+    taken = [next((trial.cost for trial, *_ in found if trial.config == default), math.inf) for found in (before, now)]
+    calmest = min(taken)
+    return [
+        _at_pace(entry, cost / calmest) for found, cost in zip((before, now), taken, strict=True) for entry in found
+    ]
+
+
+def _at_pace(entry: Retimed, slower: float) -> Retimed:
+    """What came of a kernel in a round in which everything took so many times as long."""
+    trial, build, result = entry
+    if trial.seconds is None or isinstance(result, Failure):
+        return entry
+    seconds = trial.seconds / slower
+    return replace(trial, seconds=seconds), build, replace(result, seconds=seconds)
 
 
 def _time_in_turn(search: TaskSearch, configs: list[Config], pipeline: Measuring) -> list[Retimed] | str:

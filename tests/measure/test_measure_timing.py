@@ -12,7 +12,9 @@ from autotune.measure.timing import (
     Moment,
     Patience,
     TimedLoop,
+    Timing,
     TimingPolicy,
+    doubted,
     interleave,
     kernel_seconds,
     latency,
@@ -337,3 +339,27 @@ def test_patience_ends_where_nothing_helps_and_comes_back() -> None:
     assert [tries(FakeGauge()) for _ in range(2)] == [1, 1]
     assert [tries(FakeGauge(*[80.0] * 9, 100.0)) for _ in range(8)] == [1] * 7 + [2]
     assert tries(FakeGauge(*[80.0] * 9, 100.0)) == 2, "it helped"
+
+
+@pytest.mark.parametrize(
+    ("times", "incumbent", "wanted"),
+    [
+        ((2.0,), None, 2.0),  # the first of a task
+        ((2.0,), 1.5, 2.0),  # no winner
+        ((1.0, 1.6), 1.5, 1.6),  # it was luck
+        ((1.0, 1.4, 1.3), 1.5, 1.3),
+        ((1.0, 1.4, 1.9), 1.5, 1.4),
+    ],
+)
+def test_a_trial_that_would_be_the_best_is_timed_again(
+    times: tuple[float, ...], incumbent: float | None, wanted: float
+) -> None:
+    left = [Timing(seconds, 0.0, 4, 1, 100.0) for seconds in times[::-1]]
+    assert doubted(left.pop, incumbent).seconds == wanted and not left
+
+
+def test_a_disturbed_trial_wins_nothing_and_a_disturbed_second_one_says_nothing() -> None:
+    disturbed = Timing(1.0, 0.0, 4, 1, 100.0, disturbed=True)
+    assert doubted(lambda: disturbed, 1.5) == disturbed
+    left = [Timing(1.2, 0.0, 4, 1, 100.0), replace(disturbed, seconds=3.0), Timing(1.1, 0.0, 4, 1, 100.0)]
+    assert doubted(left.pop, 1.5).seconds == 1.2

@@ -112,3 +112,33 @@ def test_a_compiler_finds_what_was_compared_whatever_others_disturbed(
     )  # fmt: skip
     choice = RecordsAsTheyAre(TARGET, database, untuned=lambda *_: task.space.default())(task.workload)
     assert choice.tuned, choice.reason
+
+
+def test_a_host_that_becomes_slower_between_two_rounds_makes_no_winner(database: Database, space: ConfigSpace) -> None:
+    """The best of the first round was in turn with a default that was faster then."""
+    rng, rounds = random.Random(0), list[int]()
+
+    def lucky(one: MeasureInput) -> float | Failure:
+        found = landscape(one)
+        return found if isinstance(found, Failure) else found * rng.choice((0.5, 1.0))
+
+    pipeline = SimulatedPipeline(lucky, true_cost=landscape)
+    compare = pipeline.compare
+
+    def slower(*args: Any, **kwargs: Any) -> list[MeasureResult | Failure]:
+        rounds.append(len(rounds))
+        found = compare(*args, **kwargs)
+        pace = 1.0 if len(rounds) == 1 else 2.0
+        return [one if isinstance(one, Failure) else replace(one, seconds=pace * one.seconds) for one in found]
+
+    pipeline.compare = slower  # type: ignore[method-assign]
+    task = make_task(space)
+    (outcome,) = tune(
+        [task], pipeline=pipeline, database=database, budget=Budget(trials=40),
+        options=TuneOptions(strategy="random"), clock=pipeline.clock,
+    ).tasks  # fmt: skip
+    assert len(rounds) > 1 and outcome.best is not None and outcome.best.compared
+    default, best = (landscape(task.candidate(config)) for config in (task.space.default(), outcome.best.config))
+    assert isinstance(default, float) and isinstance(best, float)
+    assert outcome.best.seconds == pytest.approx(best)
+    assert outcome.speedup == pytest.approx(default / best)
