@@ -27,6 +27,7 @@ from autotune.lower.ir import (
     statements,
     with_body,
 )
+from autotune.lower.partial_sums import is_parked
 from autotune.schedule.dot_products import on_tiles
 from autotune.schedule.state import PARALLEL, SERIAL
 from autotune.target import Target
@@ -187,6 +188,7 @@ def _nests(body: Sequence[Stmt], around: tuple[For, ...]) -> Iterator[Nest]:
 
 
 def _filled(stmt: Stmt) -> set[str]:
-    """Buffers in memory that are written."""
+    """Buffers in memory that are written; where a sum is parked belongs to who sums up."""
     stores = [s for s in statements((stmt,)) if isinstance(s, Store)]
-    return {buffer.name for s in stores for buffer, _ in s.targets if buffer.scope != REGISTER}
+    written = (buffer for s in stores for buffer, _ in s.targets)
+    return {buffer.name for buffer in written if buffer.scope != REGISTER and not is_parked(buffer)}

@@ -31,13 +31,23 @@ from autotune.tensor.linear import Linear, Ranges
 
 TERMS = 256
 """That a register should sum up: parking costs a store, a load and an addition in as many multiply-adds."""
+HARMLESS = 3
+"""Times that errors may be amplified before parts become shorter."""
 FEWEST = 32
 """However much errors are amplified: shorter parts would cost more than they gain."""
 
 
+_PARKED = ".parked"
+
+
+def is_parked(buffer: Buffer) -> bool:
+    """Whether it holds nothing but what registers have summed up so far."""
+    return buffer.name.endswith(_PARKED)
+
+
 def terms_of_a_part(amplified: float = 1.0) -> int:
-    """As many as err, amplified, like the usual number as it is; not too few."""
-    return max(FEWEST, min(TERMS, int(TERMS / amplified**2)))
+    """As many as err, amplified, like the usual number where that is harmless; not too few."""
+    return max(FEWEST, min(TERMS, int(TERMS * (HARMLESS / amplified) ** 2)))
 
 
 def most_terms(part: int) -> int:
@@ -124,7 +134,7 @@ class _Cutter:
         return cut
 
     def _part(self, loop: For, total: _Sum) -> tuple[Stmt, ...]:
-        name = f"{total.buffer.name}.parked"
+        name = total.buffer.name + _PARKED
         parked = self.parked.setdefault(name, replace(total.buffer, name=name, scope=LOCAL))
         return (
             _moving(total.zero, total.buffer, parked, None),

@@ -11,14 +11,19 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from autotune.core import LINE
 from autotune.cost_model.expected import behind_caches, overlapped
+from autotune.lower.coming import READ_AGAIN
 from autotune.ops import winograd, winograd_exact
 from autotune.ops.conv import Conv
 from autotune.schedule.dot_products import ADDED_PAIRS, DOT_PRODUCTS, PAIRS
+from autotune.search_spaces.library.afar import comes_from_afar
 from autotune.search_spaces.library.register_tile import Steps, tiles
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 
+AT_ONCE = 2 * LINE
+"""Bytes that a step reads of a panel with which the steps under way keep memory busy. Measured, see docs/adr/0014."""
 SCATTERED = 8
 """Times as long as bytes in a row take those of lines that lie a plane of points apart, behind L2: nobody fetches them
 ahead. Measured, see docs/adr/0014."""
@@ -83,8 +88,13 @@ class Cost:
         """Bytes of the transformed weights."""
         return self.points * self.p.c * self.p.k * self.factor.bytes
 
+    @functools.cached_property
+    def late(self) -> float:
+        """Cycles in which memory gives the transformed weights, for who neither asks for them nor reads far ahead."""
+        return self.weights / self.caches[1][1] if comes_from_afar(self.weights, self.target) else 0.0
+
     def cycles(self, blocking: Blocking) -> float:
-        """Estimated cycles of the slowest thread, without what all have: transforms, weights that come once."""
+        """Estimated cycles of the slowest thread, without what all have: transforms, weights that come in time."""
         vectors, width, height, block, once = blocking
         p, target, lanes = self.p, self.target, self.target.lanes(DType.f32.bytes)
         rows, columns = self.tiles
@@ -111,6 +121,9 @@ class Cost:
         products = filters * self._products(vectors, width, height)
         units = p.n * blocks * (filters if once else 1)
         cycles = overlapped(products, moved) + SCATTERED * scattered
+        row = vectors * lanes * self.factor.bytes
+        if row < AT_ONCE and block // height * -(-columns // width) < READ_AGAIN:  # nor does one turn ask for the next
+            cycles += self.late
         return p.n * cycles * -(-units // target.num_threads) / units
 
     def _products(self, vectors: int, width: int, height: int) -> float:

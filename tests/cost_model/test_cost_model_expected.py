@@ -159,3 +159,12 @@ def test_no_bound_of_narrow_factors_is_above_what_is_expected(text: str, cpu: st
             config = entry.default(workload, target)
             expected = expected_cycles(lower(entry.schedule(workload, config, target), check=False), target)
             assert least_cycles(compute_def(workload, entry.algorithm), target) <= expected, entry.name
+
+
+@pytest.mark.parametrize("target", [ONE, fixed("x86 -mcpu=haswell -num-cores=1")])
+def test_sums_in_parts_take_little_longer_than_in_one(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights from memory still come while all parts multiply, not the first alone."""
+    text, name = "conv2d data=1,256,14,14 weight=256,256,3,3 pad=1 + relu", "conv2d.winograd_f5"
+    in_parts = cycles(text, name, target)
+    monkeypatch.setattr("autotune.lower.partial_sums.terms_of_a_part", lambda amplified: 1 << 20)
+    assert cycles(text, name, target) < in_parts < 1.1 * cycles(text, name, target)

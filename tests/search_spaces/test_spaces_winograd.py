@@ -175,6 +175,15 @@ def test_blocks_of_a_large_image_stay_in_the_second_cache(
     assert config.get_str("transform") == "block" and image <= target.l2_bytes
 
 
+@pytest.mark.parametrize(("cpu", "vectors"), [("haswell", 2), ("znver4", 1)])
+def test_narrow_panels_that_come_from_memory_are_read_again_or_are_none(cpu: str, vectors: int) -> None:
+    """Read once, half a line at a time, they came at a third of what memory gives: kernels took twice as long."""
+    workload = parse_workload("conv2d data=1,256,14,14 weight=256,256,3,3 pad=1 + relu")
+    config = lookup("conv2d.winograd_f6").default(workload, fixed(f"x86 -mcpu={cpu} -num-cores=1"))
+    tiles = config.get_int("rows") // config.get_int("th_tile") * -(-3 // config.get_int("tw_tile"))
+    assert config.get_int("oc_vectors") >= vectors and (tiles > 1 or config.get_int("oc_vectors") > vectors)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("channels", "size"), [(48, 13), (32, 160)])
 def test_factors_of_half_floats_are_widened_on_the_way(channels: int, size: int, target: str) -> None:
