@@ -342,14 +342,15 @@ def time_beside(
 
 def doubted(once: Callable[[], Timing], incumbent: float | None) -> Timing:
     """A trial's time, taken again where it would be the best of its task: the fastest of hundreds owes part of its lead
-    to luck. A second time that is no better than the incumbent's stands; else the middle one of three does."""
+    to luck. A second time that is no better than the incumbent's stands; else the slowest of three does."""
     first = once()
     if first.disturbed or incumbent is None or first.seconds >= incumbent:
         return first
     second = once()
     if second.seconds >= incumbent and not second.disturbed:
         return second
-    return sorted((first, second, once()), key=lambda timing: timing.seconds)[1]
+    quiet = [timing for timing in (first, second, once()) if not timing.disturbed]
+    return max(quiet, key=lambda timing: timing.seconds)
 
 
 def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPolicy, most: int) -> list[Timing]:

@@ -48,7 +48,7 @@ from autotune.search_spaces.space.interface import Interface
 
 HEARTBEAT_SECONDS = 15.0
 SETTLE_SHARE = 0.25
-SETTLE_SECONDS = 0.75
+SETTLE_SECONDS = 1.5
 IN_FLIGHT_SECONDS = 1.0
 """Of a time, what is kept for the finalists: so many seconds for each task that has any, and some for the trials under
 way, but no larger share."""

@@ -347,8 +347,8 @@ def test_patience_ends_where_nothing_helps_and_comes_back() -> None:
         ((2.0,), None, 2.0),  # the first of a task
         ((2.0,), 1.5, 2.0),  # no winner
         ((1.0, 1.6), 1.5, 1.6),  # it was luck
-        ((1.0, 1.4, 1.3), 1.5, 1.3),
-        ((1.0, 1.4, 1.9), 1.5, 1.4),
+        ((1.0, 1.4, 1.3), 1.5, 1.4),
+        ((1.0, 1.4, 1.9), 1.5, 1.9),
     ],
 )
 def test_a_trial_that_would_be_the_best_is_timed_again(
