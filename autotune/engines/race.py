@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
@@ -19,6 +19,7 @@ from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
 from autotune.measure.worker import HasWorkers, WorkerPool, WorkerSpec
 from autotune.runtime.artifact import load_artifact
+from autotune.runtime.constants import Constants
 from autotune.runtime.executor import Executor
 from autotune.runtime.program import Program
 from autotune.target import Target
@@ -179,11 +180,11 @@ def _loaded(path: Path) -> Executor:
     """A program with its weights in memory of its own, in large pages, as sessions have them: from a mapped file a run
     takes some percent longer, which hid what tuning had gained."""
     program, objects, mapped, runtime = load_artifact(path).alone()
-    memory, end = aligned_empty(max(mapped.nbytes, 1)), 0
+    memory, end = aligned_empty(mapped.nbytes), 0
     for chunk in mapped.chunks():
         memory[end : end + chunk.nbytes] = chunk
         end += chunk.nbytes
-    return Executor(program, objects, replace(mapped, starts=(0,), parts=(memory[:end],)), runtime)
+    return Executor(program, objects, Constants.of(memory), runtime)
 
 
 def _feeds(program: Program, blobs: Sequence[bytes]) -> dict[str, Array]:

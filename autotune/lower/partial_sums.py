@@ -35,8 +35,6 @@ HARMLESS = 3
 """Times that errors may be amplified before parts become shorter."""
 FEWEST = 32
 """However much errors are amplified: shorter parts would cost more than they gain."""
-
-
 _PARKED = ".parked"
 
 
@@ -102,7 +100,8 @@ class _Cutter:
                 out += self._cut(stmt, total, total.buffer.name in empty, ranges)
                 empty.discard(total.buffer.name)
                 continue
-            empty -= _folded(stmt)
+            if empty:
+                empty -= _folded(stmt)
             inner = loop_ranges(stmt, ranges) if isinstance(stmt, For) else ranges
             out.append(with_body(stmt, self.visit(body_of(stmt), known, inner)))
         return tuple(out)
