@@ -142,8 +142,8 @@ class TimingPolicy:
     Attributes:
         rounds: how many quiet rounds a trial's time is taken from.
         most_rounds: how many rounds it may take to find them, and for them to agree.
-        paired_rounds: how many turns with a yardstick in which both were quiet it is taken from instead, of twice as
-            many at most.
+        paired_rounds: how many turns with a yardstick in which both were quiet it is taken from instead.
+        most_paired: how many turns it may take to find them, and for them to agree.
         compared_rounds: how many quiet ones of each kernel that is timed in turn with others.
         round_seconds: about how long a round lasts: its batches, one at least.
         batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's resolution and
@@ -157,7 +157,8 @@ class TimingPolicy:
 
     rounds: int = 5
     most_rounds: int = 16
-    paired_rounds: int = 3
+    paired_rounds: int = 5
+    most_paired: int = 16
     compared_rounds: int = 8
     round_seconds: float = 0.002
     batch_seconds: float = 0.00025
@@ -329,13 +330,19 @@ def time_beside(
         ours, others = zip(*(quiet or turns))
         taken = [min(one.at(gauge.ghz)) for one in others]
         pace = kernel_seconds(taken) / calm
-        seconds = kernel_seconds([min(one.at(gauge.ghz)) for one in ours]) / pace
+        found = [min(one.at(gauge.ghz)) / pace for one in ours]
+        seconds = kernel_seconds(found)
         wanted = policy.deserved(seconds, incumbent, policy.paired_rounds)
-        if len(quiet) >= wanted or len(turns) >= 2 * wanted or spent >= policy.max_seconds:
+        most = policy.most_paired if wanted == policy.paired_rounds else 2 * wanted
+        least, allowed = needed(found if quiet else (), incumbent, policy, wanted, _ROUGH)
+        uncertain = max(uncertainty(found), uncertainty(taken))
+        enough = len(quiet) >= least and uncertain <= allowed
+        vain = not quiet and len(turns) >= _NEVER_QUIET * wanted
+        if enough or vain or len(turns) >= most or spent >= policy.max_seconds:
             break
     batches = [batch for one in ours for batch in one.at_pace(pace).at(gauge.ghz)]
     probe = max(moment.gflops for turn in turns for one in turn for moment in (one.before, one.after))
-    mark = 2 * len(quiet) < wanted or spread(batches) > HIGH_SPREAD
+    mark = 2 * len(quiet) < least or uncertain > _MARKED_UNCERTAIN or spread(batches) > HIGH_SPREAD
     timing = Timing(seconds, spread(batches), len(batches), shapes[0][1], probe, mark)
     return timing, taken if quiet else []
 

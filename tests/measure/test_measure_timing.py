@@ -274,7 +274,22 @@ def test_a_trial_that_has_lost_gets_fewer_turns_beside_the_yardstick() -> None:
         time_beside(FakeKernel(0.002), yardstick, 0.001, FakeGauge(), replace(POLICY, paired_rounds=5), incumbent)
         return len(yardstick.calls)
 
-    assert [turns(None), turns(0.0019), turns(0.001), turns(0.0005)] == [5, 5, POLICY.loser_rounds, 1]
+    losers = POLICY.loser_rounds
+    assert [turns(None), turns(0.0021), turns(0.0019), turns(0.001), turns(0.0005)] == [5, 5, losers, losers, 1]
+
+
+@pytest.mark.parametrize(("noisy", "slow"), [("trial", 6), ("yardstick", 4)])
+def test_turns_beside_a_yardstick_go_on_until_they_agree(noisy: str, slow: int) -> None:
+    def timed(noise: tuple[float, ...]) -> tuple[Timing, int]:
+        trial = FakeKernel(0.002, noise if noisy == "trial" else (1.0,))
+        other = FakeKernel(0.001, noise if noisy == "yardstick" else (1.0,))
+        timing, _ = time_beside(trial, other, 0.001, FakeGauge(), POLICY)
+        return timing, len(other.calls)
+
+    settled, turns = timed((1.2,) * slow + (1.0,) * 1000)
+    assert not settled.disturbed and POLICY.paired_rounds < turns < POLICY.most_paired
+    never, turns = timed(tuple(1.0 + 0.1 * (number % 7) for number in range(1000)))
+    assert never.disturbed and turns == POLICY.most_paired
 
 
 def test_turns_beside_a_yardstick_count_where_both_were_quiet() -> None:
