@@ -304,6 +304,29 @@ def cpu_quota(root: Path = _ROOT) -> float | None:
     return min(limits, default=None)
 
 
+def stopped_seconds(root: Path = _ROOT) -> float:
+    """How long the control groups (v1 or v2) have stopped this process's group because its CPU time was used up, in
+    sums over its cores; of nested groups, the one that was stopped longest."""
+    found = [0.0]
+    for group in _control_groups("cpu", root):
+        values = dict(line.split()[:2] for line in _read(group / "cpu.stat").splitlines() if len(line.split()) > 1)
+        for name, unit in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):  # v2, v1
+            if values.get(name, "").isdigit():
+                found.append(int(values[name]) * unit)
+    return max(found)
+
+
+def governor(root: Path = _ROOT) -> str:
+    """What sets the clock of the first CPU that may be used: "performance", "powersave", ...; empty where hidden."""
+    return _read(root / f"sys/devices/system/cpu/cpu{affinity()[0]}/cpufreq/scaling_governor")
+
+
+def large_pages(root: Path = _ROOT) -> str:
+    """Who gets transparent large pages: "always", "madvise" (who asks) or "never"; empty where nobody says."""
+    chosen = re.search(r"\[(\w+)\]", _read(root / "sys/kernel/mm/transparent_hugepage/enabled"))
+    return chosen[1] if chosen else ""
+
+
 def memory_bytes(root: Path = _ROOT) -> int:
     """Memory that this process may use: what is installed, cut to the control groups' limits; 0 if unknown."""
     total = re.search(r"^MemTotal: *(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)

@@ -87,6 +87,33 @@ def test_cpu_quota(files: dict[str, str], quota: float | None, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("files", "seconds"),
+    [
+        ({}, 0.0),
+        ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.stat": "usage_usec 9\nthrottled_usec 2500000"}, 2.5),
+        (
+            {
+                "proc/self/cgroup": "2:cpu,cpuacct:/",
+                "sys/fs/cgroup/cpu/cpu.stat": "nr_throttled 3\nthrottled_time 4000000000\n",
+            },
+            4.0,
+        ),
+        ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.stat": "throttled_usec\nthrottled_usec x"}, 0.0),
+    ],
+)
+def test_how_long_a_control_group_was_stopped(files: dict[str, str], seconds: float, tmp_path: Path) -> None:
+    assert machine.stopped_seconds(write(tmp_path, files)) == seconds
+
+
+def test_governor_and_large_pages_are_read_where_they_are_told(tmp_path: Path) -> None:
+    assert machine.governor(tmp_path) == machine.large_pages(tmp_path) == ""
+    cpu = f"sys/devices/system/cpu/cpu{machine.affinity()[0]}/cpufreq/scaling_governor"
+    root = write(tmp_path, {cpu: "powersave\n", "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never"})
+    assert machine.governor(root) == "powersave"
+    assert machine.large_pages(root) == "madvise"
+
+
+@pytest.mark.parametrize(
     ("limit", "cores", "allowed"),
     [("max", 8, 8), ("400000", 8, 4), ("350000", 8, 3), ("50000", 8, 1), ("900000", 8, 8), ("100000", 1, 1)],
 )

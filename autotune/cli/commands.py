@@ -11,6 +11,7 @@ from autotune.cli.check import check
 from autotune.cli.cluster import CLUSTER
 from autotune.cli.compile import compile_model
 from autotune.cli.db import DB
+from autotune.cli.doctor import doctor
 from autotune.cli.explain import explain
 from autotune.cli.group import Command
 from autotune.cli.machine import machine
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     "db": DB,
     "model": MODEL,
     "machine": machine,
+    "doctor": doctor,
     "worker": worker,
     "cluster": CLUSTER,
 }

@@ -26,9 +26,6 @@ SOURCES = {
     "features": "derived from its features",
 }
 
-FAR = 2.0
-"""Times as many bytes as the memory gives that a description may promise."""
-
 
 def machine(
     *,
@@ -44,6 +41,7 @@ def machine(
 ) -> None:
     """Show this CPU, the cores and memory that may be used, and its limits: as known, or measured."""
     from autotune.machine import this_machine
+    from autotune.measure.checkup import slow_memory
     from autotune.measure.peaks import measure_peaks
 
     parsed = asked.parsed_target()
@@ -76,7 +74,7 @@ def machine(
             print_prose(f"in doubt: {doubt}")
         if limits.doubts:
             print("measure again when it is quiet")
-        if asked.target == "native" and (advice := _advice(parsed.core, limits)):
+        if asked.target == "native" and (advice := slow_memory(parsed.core, limits)):
             print_prose(advice)
 
 
@@ -184,25 +182,6 @@ def _limits(limits: Peaks, threads: int) -> Table:
     for name, one, every, unit in _rates(limits):
         shown.add_row(name, one, *([every] if threads > 1 else []), unit)
     return shown
-
-
-def _advice(core: Core, limits: Peaks) -> str:
-    """What to do where the memory of this machine, which others may use, too, is far from what its CPU's should be."""
-    if core.source == "measured":
-        return ""
-    rates = (("L3", limits.l3, core.l3), ("DRAM", limits.dram, core.dram))
-    slow = [
-        (name, f"{rate.one_core:.0f}", f"{per_cycle * core.ghz:.0f}")
-        for name, rate, per_cycle in rates
-        if FAR * rate.one_core < per_cycle * core.ghz
-    ]
-    if not slow:
-        return ""
-    names, here, known = (" and ".join(words) for words in zip(*slow))
-    return (
-        f"untuned kernels are chosen for {known} GB/s from {names}, which gave {here} here: if that is so in quiet,"
-        " too, autotune machine --measure keeps what this machine has"
-    )
 
 
 def _rates(limits: Peaks) -> Iterator[tuple[str, str, str, str]]:

@@ -62,6 +62,7 @@ class ObjectCache:
 
     def __init__(self, directory: Path | None, max_bytes: int = 2 << 30) -> None:
         self._directory = directory
+        self._trouble = ""
         self._max_bytes = max_bytes
         self._bytes: int | None = None  # this process's idea of the folder's size, once it has looked
         # Ten thousands of files take seconds to look at, so that not every process does: how much one may write before
@@ -82,6 +83,11 @@ class ObjectCache:
     def directory(self) -> Path | None:
         """The folder, None where nothing is kept."""
         return self._directory
+
+    @property
+    def trouble(self) -> str:
+        """Why the folder is not used; empty where it is, or none was wanted."""
+        return self._trouble
 
     def compile(
         self, ir_text: str, *, cpu: str, features: str, by: Callable[..., CompiledObject] | None = None
@@ -195,7 +201,7 @@ class ObjectCache:
 
     def _switch_off(self, reason: str) -> None:
         _warn(self._directory, reason)
-        self._directory = None
+        self._directory, self._trouble = None, reason
 
 
 def object_cache() -> ObjectCache:

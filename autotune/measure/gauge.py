@@ -62,6 +62,11 @@ class Gauge:
         """The clock at which kernels are timed."""
         return self._usual_ghz.value
 
+    @property
+    def usual(self) -> Moment:
+        """What the cores usually give."""
+        return Moment(self._usual_ghz.value, self._usual_gflops.value, self._usual_loads.value)
+
     def quiet(self, moment: Moment) -> bool:
         """Whether nobody disturbed the machine then, by what is known of it now."""
         near = (

@@ -47,6 +47,7 @@ class Disturbance:
         load: the system's load average of the last minute, our own threads included.
         by: the programs that took most of what others took.
         throttled: a core was too hot for its clock.
+        limited: share of the cores' time in which a control group's limit stopped us.
     """
 
     crowded: float = 0.0
@@ -54,10 +55,12 @@ class Disturbance:
     load: float = 0.0
     by: tuple[str, ...] = ()
     throttled: bool = False
+    limited: float = 0.0
 
     @property
     def quiet(self) -> bool:
-        return self.crowded <= QUIET_SHARE and self.stolen <= QUIET_STEAL and not self.throttled
+        taken = max(self.stolen, self.limited)
+        return self.crowded <= QUIET_SHARE and taken <= QUIET_STEAL and not self.throttled
 
     def describe(self) -> str:
         """In words; empty when it was quiet."""
@@ -68,6 +71,8 @@ class Disturbance:
             else []
         )
         found += [f"the virtual machine's host took {100 * self.stolen:.0f} %"] if self.stolen > QUIET_STEAL else []
+        stopped = f"the control group's limit stopped us for {100 * self.limited:.0f} %"
+        found += [stopped] if self.limited > QUIET_STEAL else []
         found += ["cores lowered their clock because they were hot"] if self.throttled else []
         return f"{' and '.join(found)} (load {self.load:.1f})" if found else ""
 
@@ -77,7 +82,7 @@ class _Reading:
     """Seconds since the start of time, in sums over the cores we may use.
 
     `ours`: of this process and its children; `others`: name and seconds of every other process, by number. `throttles`:
-    how often a core was too hot.
+    how often a core was too hot. `stopped`: of our group, because its CPU time was used up.
     """
 
     busy: float
@@ -86,6 +91,7 @@ class _Reading:
     ours: float
     others: Mapping[int, tuple[str, float]]
     throttles: int
+    stopped: float
 
 
 @final
@@ -127,7 +133,8 @@ class Watch:
         others = max(0.0, (now.busy - before.busy) - max(0.0, now.ours - before.ours)) / total * len(self._cpus)
         crowded = max(0.0, others - (self._cores - self._threads)) / self._threads
         by = tuple(_most_of(now.others, before.others)) if crowded > QUIET_SHARE else ()
-        return Disturbance(crowded, (now.stolen - before.stolen) / total, load, by, throttled)
+        limited = max(0.0, now.stopped - before.stopped) / total
+        return Disturbance(crowded, (now.stolen - before.stolen) / total, load, by, throttled, limited)
 
     def _read(self) -> _Reading:
         busy = stolen = total = 0
@@ -142,7 +149,10 @@ class Watch:
             stolen += ticks[_STEAL]
             busy += sum(ticks) - ticks[_STEAL] - sum(ticks[place] for place in _IDLE)
         ours, others = self._processes()
-        return _Reading(busy * self._tick, stolen * self._tick, total * self._tick, ours, others, self._throttles())
+        stopped = machine.stopped_seconds(self._root)
+        return _Reading(
+            busy * self._tick, stolen * self._tick, total * self._tick, ours, others, self._throttles(), stopped
+        )
 
     def _throttles(self) -> int:
         """How often the cores were too hot, where the CPU counts it."""

@@ -150,6 +150,22 @@ def test_counters_that_cannot_be_read_say_nothing(fake: FakeMachine, text: str) 
     assert watch.look() == Disturbance()
 
 
+def test_a_control_group_that_stops_us_is_told(fake: FakeMachine) -> None:
+    (fake.root / "proc/self").mkdir(parents=True)
+    (fake.root / "proc/self/cgroup").write_text("0::/\n")
+    group = fake.root / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    (group / "cpu.stat").write_text("usage_usec 5\nthrottled_usec 1000000\n")
+    watch = fake.watch()
+    fake.second(ours=1.0)
+    assert watch.look().quiet
+    (group / "cpu.stat").write_text("usage_usec 5\nthrottled_usec 1400000\n")
+    fake.second(ours=1.0)
+    found = watch.look()
+    assert not found.quiet and found.limited == pytest.approx(0.2)
+    assert found.describe() == "the control group's limit stopped us for 20 % (load 0.0)"
+
+
 def test_no_proc_at_all(tmp_path: Path) -> None:
     assert Watch(2, tmp_path, [0, 1], 2, OWN).look() == Disturbance()
 
