@@ -32,6 +32,8 @@ import onnx
 
 import autotune
 from autotune.api.phase import Phase
+from autotune.codegen.object_cache import object_cache
+from autotune.compiler.defaults import Defaults
 from autotune.fleet.engine import Fleet, Patience
 from autotune.fleet.host import serve
 from autotune.fleet.identity import Identity
@@ -393,8 +395,11 @@ def patiently(address: str) -> Iterator[Fleet]:
 
 
 def thousand_tasks(count: int) -> list[TuningTask]:
+    """As `autotune.tune` makes them, which knows what each gets untuned before it begins to search."""
     target = Target.parse(HERE)
-    return [TuningTask.of(parse_workload(f"matmul a=64,{n} b={n},64"), target) for n in range(16, 16 + count)]
+    untuned = Defaults(object_cache(), target)
+    workloads = [parse_workload(f"matmul a=64,{n} b={n},64") for n in range(16, 16 + count)]
+    return [TuningTask.of(workload, target, untuned=untuned(workload, False)) for workload in workloads]
 
 
 def targets(trials: int, folder: Path) -> Row:
