@@ -11,7 +11,8 @@ from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.kernel_cache import kernel_of
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
-from autotune.search_spaces import Config, Interface, default_config, make_schedule
+from autotune.search_spaces import Config, Interface, make_schedule
+from autotune.search_spaces.space.registry import ranked_with_default
 from autotune.search_spaces.space.replay import Recorded
 from autotune.target import Target
 
@@ -22,9 +23,11 @@ cache_of = functools.lru_cache(maxsize=4)(ObjectCache)
 
 
 def default(workload: str, target: str, strict_fp: bool, shared: bool) -> Reply:
-    """`default_config`, as JSON."""
-    config = default_config(Workload.from_json(workload), target_of(target), strict_fp=strict_fp, shared=shared)
-    return {"config": config.to_json()}, b""
+    """`ranked_with_default`, as JSON."""
+    names, config = ranked_with_default(
+        Workload.from_json(workload), target_of(target), strict_fp=strict_fp, shared=shared
+    )
+    return {"config": config.to_json(), "templates": names}, b""
 
 
 def layouts(workload: str, origin: str, is_recorded: bool, target: str) -> Reply:

@@ -16,10 +16,14 @@ from autotune.errors import ConfigError
 from autotune.ops.workload import Workload
 from autotune.plugins import extended
 from autotune.records import Database
-from autotune.search_spaces import Config, check_config, default_config, task_space, templates_for
+from autotune.search_spaces import Config, check_config, task_space
 from autotune.search_spaces.space.code_version import untuned_mark
+from autotune.search_spaces.space.registry import ranked_with_default
 from autotune.search_spaces.space.space import TaskSpace
 from autotune.target import Target
+
+Found = tuple[tuple[str, ...], Config]
+"""The names of the templates that can compute a workload, the most promising first, and the default of the first."""
 
 _LOOKED_AT = 32
 """How many of the fastest trials of a kernel are read in search of its default: to find that anew takes as long as
@@ -48,7 +52,8 @@ class Defaults:
         self._cache, self._target, self._beside, self._database = cache, target, beside, database
         self._shared = shared
         self._found: dict[tuple[Workload, bool], Config] = {}
-        self._begun: dict[tuple[Workload, bool], Future[Config]] = {}
+        self._order: dict[tuple[Workload, bool], tuple[str, ...]] = {}
+        self._begun: dict[tuple[Workload, bool], Future[Found]] = {}
 
     def __call__(self, workload: Workload, strict: bool) -> Config:
         """The config. Raises WorkloadError: no template can compute the workload."""
@@ -67,18 +72,11 @@ class Defaults:
 
         Raises WorkloadError: no template can compute the workload.
         """
-        name = self._name((workload, strict), "templates")
-        found = None if self._cache is None or name is None else self._cache.recall(name)
-        if found is not None:
-            ranked = found.tobytes().decode().split()
-        else:
-            ranked = [
-                entry.name for entry in templates_for(workload, self._target, strict_fp=strict, shared=self._shared)
-            ]
-            if self._cache is not None and name is not None:
-                self._cache.remember(name, " ".join(ranked).encode())
-        untuned = self(workload, strict)
-        return task_space(workload, self._target, strict_fp=strict, ranked=ranked, untuned=untuned)
+        key = workload, strict
+        untuned = self(*key)
+        if key not in self._order:  # the config is a record's
+            self._keep(key, self._find(key, None))
+        return task_space(workload, self._target, strict_fp=strict, ranked=self._order[key], untuned=untuned)
 
     def ahead(self, wanted: Iterable[tuple[Workload, bool]]) -> None:
         """Have those begun that will be asked for, unless they are known: on all cores, when one is asked for."""
@@ -95,15 +93,15 @@ class Defaults:
         for key in missing:
             self._begun[key] = self._beside.submit(functools.partial(self._find, key))
 
-    def _find(self, key: tuple[Workload, bool], helper: Helper | None) -> Config:
+    def _find(self, key: tuple[Workload, bool], helper: Helper | None) -> Found:
         workload, strict = key
         if helper is not None:
             reply = helper.call(
                 f"{asked.MODULE}:default", workload.to_json(), self._target.to_json(), strict, self._shared
             )
             if reply is not None and "config" in reply[0]:
-                return Config.from_json(reply[0]["config"])
-        return default_config(workload, self._target, strict_fp=strict, shared=self._shared)
+                return tuple(reply[0]["templates"]), Config.from_json(reply[0]["config"])
+        return ranked_with_default(workload, self._target, strict_fp=strict, shared=self._shared)
 
     def _known(self, key: tuple[Workload, bool]) -> Config | None:
         """The config, where somebody has found it before."""
@@ -129,20 +127,27 @@ class Defaults:
 
     def _recall(self, key: tuple[Workload, bool]) -> Config | None:
         name = self._name(key)
-        found = None if self._cache is None or name is None else self._cache.recall(name)
-        return None if found is None else Config.from_json(found.tobytes().decode())
+        kept = None if self._cache is None or name is None else self._cache.recall(name)
+        if kept is None:
+            return None
+        text, *templates = kept.tobytes().decode().split("\n")
+        self._order[key] = tuple(templates)
+        return Config.from_json(text)
 
-    def _keep(self, key: tuple[Workload, bool], config: Config) -> Config:
+    def _keep(self, key: tuple[Workload, bool], found: Found) -> Config:
+        """Remembers what was found; the config."""
+        self._order[key], config = found
         name = self._name(key)
         if self._cache is not None and name is not None:
-            self._cache.remember(name, config.to_json().encode())
+            self._cache.remember(name, "\n".join([config.to_json(), *found[0]]).encode())
         return config
 
-    def _name(self, key: tuple[Workload, bool], kind: str = "default") -> str | None:
+    def _name(self, key: tuple[Workload, bool]) -> str | None:
         """Of the entry; None where nothing must be kept."""
         workload, strict = key
         mark = untuned_mark(workload, strict)
         if self._cache is None or not mark:
             return None
-        parts = (f"{kind} shared" if self._shared else kind, mark, workload.to_json(), self._target.to_json())
+        kind = "untuned shared" if self._shared else "untuned"
+        parts = (kind, mark, workload.to_json(), self._target.to_json())
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()

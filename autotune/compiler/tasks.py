@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from autotune.codegen.beside import Beside
 from autotune.codegen.object_cache import ObjectCache
+from autotune.compiler import asked
 from autotune.compiler.choose import Chooser
 from autotune.compiler.costs import Costs
 from autotune.compiler.defaults import Defaults
@@ -64,9 +66,8 @@ def kernel_tasks(
     Raises:
         WorkloadError: no template can compute some group.
     """
-    chooser = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target, database=database))
-    steps = assign(graph, partition(graph), chooser, cache).steps
-    return merged(KernelTask(step.workload, step.asked, 1, (step.origins,)) for step in steps)
+    _, assignment = _assigned(graph, target, database, cache, strict_fp)
+    return merged(KernelTask(step.workload, step.asked, 1, (step.origins,)) for step in assignment.steps)
 
 
 def merged(tasks: Iterable[KernelTask]) -> tuple[KernelTask, ...]:
@@ -92,8 +93,7 @@ def alternative_tasks(
     Measured, they are what layout assignment chooses among. A transform is worth saving when it takes at least
     `WORTH` of its neighbour's time.
     """
-    chooser = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target, database=database))
-    assignment = assign(graph, partition(graph), chooser, cache)
+    chooser, assignment = _assigned(graph, target, database, cache, strict_fp)
     costs = Costs(chooser)
     copies = {step.outputs[0]: step for step in assignment.steps if step.workload.nodes[0].op == "layout"}
     readers: Counter[int | str] = Counter(slot for step in assignment.steps for slot in step.inputs)
@@ -126,6 +126,18 @@ def alternative_tasks(
         KernelTask(workload, interface, len(proposal.origins), tuple(proposal.origins))
         for (workload, interface), proposal in best
     )
+
+
+def _assigned(
+    graph: Graph, target: Target, database: Database | None, cache: ObjectCache | None, strict_fp: bool
+) -> tuple[Chooser, Assignment]:
+    """The layouts of all values as a compiler would choose them, on all cores."""
+    groups = partition(graph)
+    with Beside([asked.MODULE]) as beside:
+        defaults = Defaults(cache, target, beside, database)
+        chooser = Chooser(target, database, strict_fp=strict_fp, untuned=defaults)
+        defaults.ahead(chooser.without_record(group.workload for group in groups if not group.is_view))
+        return chooser, assign(graph, groups, chooser, cache, beside)
 
 
 @dataclass(slots=True)

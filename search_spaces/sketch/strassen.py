@@ -23,6 +23,10 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 from autotune.tensor.stage import Tensor
 
+SHARE_OF_L3 = 0.25
+"""Of the third cache, that is sure to hold what one pass leaves for the next beside what else a model has in it.
+Measured, see docs/adr/0018."""
+
 
 def _seven(algorithm: str, workload: Workload, target: Target) -> Contraction | None:
     """The contraction of the seven products; None where the weight is no constant, an instruction multiplies what is
@@ -57,16 +61,18 @@ class _Strassen(SketchedContraction):
 
     def instead(self, workload: Workload, target: Target) -> tuple[float, float, float]:
         """Seven products for eight, two passes (the data and its sums, the products and the result), and seven quarters
-        of weights in place of four, which memory brings."""
+        of weights in place of four, which memory brings. What several threads fill for each other is in other caches.
+        """
         c, plain = self.look(workload, target), contraction(workload, target)
         assert c is not None and plain is not None
         state = c.schedule.state
         sums, weights, products = (_bytes(state.tensor(n)) for n in (strassen.LEFT, strassen.RIGHT, strassen.PRODUCTS))
         given = max(_bytes(read.tensor) for read in state.stage(strassen.LEFT).reads())
         results = _bytes(state.tensor(c.schedule.compute.outputs[0]))
-        (_, from_l2), (l2, from_l3), _ = behind_caches(target)
+        (_, from_l2), (l2, from_l3), (l3, from_memory) = behind_caches(target)
         moved = (given + sums + products + results) / target.num_threads
-        passes = moved / (from_l3 if moved > l2 else from_l2)
+        near = from_l3 if moved > l2 or target.num_threads > 1 else from_l2
+        passes = moved / (near if moved <= SHARE_OF_L3 * l3 else from_memory)
         passes += 2 * target.core.barrier_cycles if target.num_threads > 1 else 0.0
         return c.points / plain.points, passes, weights / target.core.from_dram(target.num_threads)
 

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from autotune.target import Target
 
 
+PROMISED = 0.94
+"""Of the time of the best other template, what a share of the plain sum's has to promise where threads share the work,
+for its loops to be looked at: it says nothing of waiting. Measured, see docs/adr/0018."""
+
+
 class TemplateRules(Protocol):
     """What the author of a template writes. Configs here carry no `template` entry."""
 
@@ -163,7 +168,8 @@ def templates_for(
 def _by_time(able: list[Template], workload: Workload, target: Target) -> list[Template]:
     """The one first whose default should take the least time; what cannot take less than the best so far is not
     lowered. What does something `instead` of the plain sum, by the same tiles, takes a share of that sum's time; of who
-    would be first so, its loops are the second opinion, and the mean of both counts.
+    would be first so, its loops are the second opinion, and the mean of both counts. Where threads share work it has
+    to promise more, and the loops alone count, which say how evenly they do.
     """
     if len(able) < 2:
         return able
@@ -177,7 +183,10 @@ def _by_time(able: list[Template], workload: Workload, target: Target) -> list[T
     usual = min((_expected(entry, workload, target) for entry in plain), default=math.inf)
     for entry, (share, besides, least) in instead.items():
         times[entry] = max(share * usual, least) + besides
-        if times[entry] < best:
+        if target.num_threads > 1:
+            promises = times[entry] < PROMISED * best
+            times[entry] = _expected(entry, workload, target) if promises else times[entry] / PROMISED
+        elif times[entry] < best:
             times[entry] = (times[entry] + _expected(entry, workload, target)) / 2
     return sorted(able, key=lambda entry: times[entry])
 
@@ -248,8 +257,15 @@ def task_space(
 
 def default_config(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Config:
     """What an untuned kernel uses: the default of the first of `templates_for`, with its name in it."""
-    first = _some(templates_for(workload, target, strict_fp=strict_fp, shared=shared), workload)[0]
-    return first.default(workload, target).replace(template=first.name)
+    return ranked_with_default(workload, target, strict_fp=strict_fp, shared=shared)[1]
+
+
+def ranked_with_default(
+    workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False
+) -> tuple[tuple[str, ...], Config]:
+    """The names of `templates_for`, and `default_config`; WorkloadError when no template can compute the workload."""
+    able = _some(templates_for(workload, target, strict_fp=strict_fp, shared=shared), workload)
+    return tuple(entry.name for entry in able), able[0].default(workload, target).replace(template=able[0].name)
 
 
 def default_of(name: str, workload: Workload, target: Target) -> Config:

@@ -13,7 +13,7 @@ from autotune.codegen.beside import FEW, Beside
 from autotune.codegen.helper import Helper
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import defaults
-from autotune.compiler.defaults import Defaults
+from autotune.compiler.defaults import Defaults, Found
 from autotune.compiler.tasks import kernel_tasks
 from autotune.cost_model.prior_files import SHIPPED, own_path
 from autotune.errors import WorkloadError
@@ -23,8 +23,9 @@ from autotune.ops.workload import Workload
 from autotune.records import Database
 from autotune.search.recording import Recorder
 from autotune.search.task import TuningTask
-from autotune.search_spaces import Config, default_config, lookup, task_space
+from autotune.search_spaces import default_config, lookup, task_space
 from autotune.search_spaces.space import code_version, registry
+from autotune.search_spaces.space.registry import ranked_with_default
 from autotune.target import Target
 from tests.compiler.test_compiler_results import top_graph
 
@@ -38,11 +39,11 @@ def test_untuned_choices_are_found_once(tmp_path: Path, monkeypatch: pytest.Monk
     cache, target = ObjectCache(tmp_path / "objects"), Target.parse("x86 -mcpu=haswell -num-cores=1")
     workload, asked = parse_workload("einsum data=var:24,16 data=var:16,32 equation=ik,kj->ij"), []
 
-    def counted(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Config:
+    def counted(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Found:
         asked.append(strict_fp)
-        return default_config(workload, target, strict_fp=strict_fp)
+        return ranked_with_default(workload, target, strict_fp=strict_fp)
 
-    monkeypatch.setattr(defaults, "default_config", counted)
+    monkeypatch.setattr(defaults, "ranked_with_default", counted)
     first = Defaults(cache, target)(workload, False)
     assert Defaults(cache, target)(workload, False) == first and asked == [False]
     Defaults(cache, target)(workload, True)
@@ -60,7 +61,7 @@ def test_a_helper_finds_what_is_found_here(shared: bool) -> None:
     found = Defaults(None, TARGET, shared=shared)
     helper = Helper()
     try:
-        assert found._find((LAYER, False), helper) == default_config(LAYER, TARGET, shared=shared)
+        assert found._find((LAYER, False), helper) == ranked_with_default(LAYER, TARGET, shared=shared)
     finally:
         helper.close()
 
@@ -96,10 +97,10 @@ def test_what_users_have_registered_is_chosen_here(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_refusal_is_raised_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Config:
+    def refuse(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> NoReturn:
         raise WorkloadError("no template")
 
-    monkeypatch.setattr(defaults, "default_config", refuse)
+    monkeypatch.setattr(defaults, "ranked_with_default", refuse)
     monkeypatch.setattr(machine, "allowed_cores", lambda: 1)
     with Beside() as beside:
         found = Defaults(None, TARGET, beside)
@@ -117,8 +118,7 @@ def test_the_space_of_a_task_is_ranked_once(tmp_path: Path, monkeypatch: pytest.
     def refuse(*_: object, **__: object) -> NoReturn:
         raise AssertionError("it is known")
 
-    for name in ("templates_for", "default_config"):
-        monkeypatch.setattr(defaults, name, refuse)
+    monkeypatch.setattr(defaults, "ranked_with_default", refuse)
     monkeypatch.setattr(registry, "templates_for", refuse)
     again = Defaults(cache, TARGET).space(workload, False)
     for found in (first, again):
@@ -135,7 +135,7 @@ def test_the_tasks_of_a_model_are_listed_from_what_is_known(tmp_path: Path, monk
     def refuse(*_: object, **__: object) -> NoReturn:
         raise AssertionError("it is known")
 
-    monkeypatch.setattr(defaults, "default_config", refuse)
+    monkeypatch.setattr(defaults, "ranked_with_default", refuse)
     assert kernel_tasks(graph, TARGET, cache=cache) == found
 
 
@@ -145,11 +145,11 @@ def test_records_tell_the_default_of_those_who_made_them(tmp_path: Path, monkeyp
     task = TuningTask.of(workload, TARGET, untuned=usual)
     other = next(config for config in task.space.enumerate() if config != usual)
 
-    def counted(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Config:
+    def counted(workload: Workload, target: Target, *, strict_fp: bool = False, shared: bool = False) -> Found:
         asked.append(strict_fp)
-        return default_config(workload, target, strict_fp=strict_fp)
+        return ranked_with_default(workload, target, strict_fp=strict_fp)
 
-    monkeypatch.setattr(defaults, "default_config", counted)
+    monkeypatch.setattr(defaults, "ranked_with_default", counted)
     with Database.open(tmp_path / "db.sqlite") as database:
         recorder = Recorder(database, 1.0)
         found = partial(Defaults, None, TARGET, database=database)
