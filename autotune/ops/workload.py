@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autotune.arguments import checked
@@ -68,6 +68,7 @@ class Workload:
     inputs: tuple[WorkloadInput, ...]
     nodes: tuple[WorkloadNode, ...]
     outputs: tuple[int, ...]
+    _key: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for position, node in enumerate(self.nodes):
@@ -107,8 +108,10 @@ class Workload:
 
     @property
     def key(self) -> str:
-        """16 hex digits that name this workload in records."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+        """16 hex digits that name this workload in records. Remembered: it is asked for again and again."""
+        if not self._key:
+            object.__setattr__(self, "_key", hashlib.sha256(self.to_json().encode()).hexdigest()[:16])
+        return self._key
 
     @property
     def anchor(self) -> WorkloadNode | None:
