@@ -85,7 +85,9 @@ class ModelCompiler:
             return path.read_bytes()
 
     def compile_to_stream(self, write_function: Callable[[bytes], object]) -> None:
-        """Have a function told of those bytes. Raises as `compile_to_file`."""
+        """Have a function told of those bytes. Raises as `compile_to_file`, and InputError where it is none."""
+        if not callable(write_function):
+            raise InputError(f"compile_to_stream needs a function of bytes, not {write_function!r}")
         write_function(self.compile_to_bytes())
 
     def set_ep_context_binary_information(self, output_directory: str | os.PathLike[str], model_name: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-LATELY = 8
+LATELY = 16
 """Kernels timed beside builds, of which more than half are disturbed where builds are to wait; and timed alone, where
 that has not helped."""
 AGAIN = 32

@@ -334,9 +334,11 @@ def time_beside(
         seconds = kernel_seconds(found)
         wanted = policy.deserved(seconds, incumbent, policy.paired_rounds)
         most = policy.most_paired if wanted == policy.paired_rounds else 2 * wanted
-        least, allowed = needed(found if quiet else (), incumbent, policy, wanted, _ROUGH)
-        uncertain = max(uncertainty(found), uncertainty(taken))
-        enough = len(quiet) >= least and uncertain <= allowed
+        lost = bool(quiet) and incumbent is not None and interval(found)[0] > incumbent
+        least = min(wanted, policy.loser_rounds) if lost else wanted
+        # That it has lost is known, however rough its time is.
+        uncertain = 0.0 if lost else max(uncertainty(found), uncertainty(taken))
+        enough = len(quiet) >= least and uncertain <= _ROUGH
         vain = not quiet and len(turns) >= _NEVER_QUIET * wanted
         if enough or vain or len(turns) >= most or spent >= policy.max_seconds:
             break

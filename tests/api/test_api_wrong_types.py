@@ -88,6 +88,7 @@ CALLS: list[tuple[Ask, str]] = [
     (lambda _: autotune.SessionOptions().add_provider_for_devices([3]), "get_ep_devices() gives devices, not 3"),
     (lambda _: autotune.ModelPackageContext("a\0b"), "names no folder"),
     (lambda _: autotune.ModelCompiler(None, b"", flags="x"), "OrtCompileApiFlags"),  # type: ignore[arg-type]
+    (lambda _: autotune.ModelCompiler(None, b"").compile_to_stream(3), "a function of bytes, not 3"),  # type: ignore[arg-type]
     (lambda _: autotune.compile(conv_model(1), TARGET, 5), "a database is a file, a Database, False"),  # type: ignore[arg-type]
     (lambda _: autotune.best_schedule(3), "a workload is a text or a Workload, not 3"),  # type: ignore[arg-type]
     (lambda _: autotune.tune("matmul a=8,8 b=8,8", budget=[]), "a budget is a text"),  # type: ignore[arg-type]

@@ -6,7 +6,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from autotune.measure.shared_cores import AGAIN, SharedCores
+from autotune.measure.shared_cores import AGAIN, LATELY, SharedCores
+
+MOST_OF_THEM = LATELY // 2 + 1
 
 
 class Begun:
@@ -82,7 +84,7 @@ def test_a_kernel_of_more_threads_than_cores_has_them_all() -> None:
 def test_where_builds_disturb_most_kernels_they_wait() -> None:
     cores = SharedCores(cores=2, threads=1, builders=2)
     begun = Begun(cores)
-    for disturbed in (False, True) * 4:
+    for disturbed in (False, True) * (LATELY // 2):
         cores.learn(disturbed)
     begun.build("a")
     begun.run("A")
@@ -103,14 +105,14 @@ def test_where_builds_disturb_most_kernels_they_wait() -> None:
 def test_where_waiting_does_not_help_builds_go_on() -> None:
     cores = SharedCores(cores=2, threads=1, builders=2)
     begun = Begun(cores)
-    for _ in range(5):
+    for _ in range(MOST_OF_THEM):
         cores.learn(True)
     begun.run("A")
     begun.build("a")
     assert begun.names == ["A"], "perhaps builds disturb it"
     begun.end("A")
     begun.end("a")
-    for _ in range(20):
+    for _ in range(AGAIN - 1):
         cores.learn(True)
     begun.run("B")
     begun.build("b")
@@ -129,14 +131,14 @@ def test_after_a_quiet_while_builds_go_on_until_they_disturb_again() -> None:
         begun.end(build)
         return beside
 
-    for _ in range(5):
+    for _ in range(MOST_OF_THEM):
         cores.learn(True)
     for _ in range(AGAIN - 1):
         cores.learn(False)
     assert not builds_go_on("A", "a")
     cores.learn(False)
     assert builds_go_on("B", "b")
-    for _ in range(5):
+    for _ in range(MOST_OF_THEM):
         cores.learn(True)
     assert not builds_go_on("C", "c")
 
