@@ -17,8 +17,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import autotune
+from autotune.measure.checkup import Observation
 from autotune.measure.peaks import Peaks, Rate
+from autotune.measure.quiet import Disturbance
+from autotune.measure.timing import Moment
 from autotune.plugins import GROUP
+from autotune.target import Target
 from tests.cli.cli_models import invoke
 from tests.compiler.test_compiler_growing import decoder
 from tests.pages import PAGES, ROOT, Block, blocks, name_of
@@ -92,6 +96,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     peaks = Peaks(rate, None, None, rate, rate, rate, rate)
     for place in ("autotune.measure.peaks", "autotune.api.report"):  # which takes seconds, on a busy machine many
         monkeypatch.setattr(f"{place}.measure_peaks", lambda target: peaks)
+    calm = Moment(Target.parse("native").core.ghz, 100.0, 8.0)
+    seen = Observation(Disturbance(), (calm,), (True,), calm)  # whatever runs beside these tests
+    monkeypatch.setattr("autotune.measure.checkup.observe", lambda *_: seen)
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "user.sqlite"))
     for name in ("resnet50.onnx", "model.onnx"):
         onnx.save(image_model(), name)
