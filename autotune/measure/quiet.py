@@ -131,7 +131,8 @@ class Watch:
         if total <= 0:
             return Disturbance(load=load, throttled=throttled)
         others = max(0.0, (now.busy - before.busy) - max(0.0, now.ours - before.ours)) / total * len(self._cpus)
-        crowded = max(0.0, others - (self._cores - self._threads)) / self._threads
+        needed = min(self._threads, self._cores)
+        crowded = max(0.0, others - (self._cores - needed)) / needed
         by = tuple(_most_of(now.others, before.others)) if crowded > QUIET_SHARE else ()
         limited = max(0.0, now.stopped - before.stopped) / total
         return Disturbance(crowded, (now.stolen - before.stolen) / total, load, by, throttled, limited)

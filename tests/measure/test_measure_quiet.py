@@ -150,6 +150,14 @@ def test_counters_that_cannot_be_read_say_nothing(fake: FakeMachine, text: str) 
     assert watch.look() == Disturbance()
 
 
+def test_threads_for_which_there_are_no_cores_disturb_nobody(fake: FakeMachine) -> None:
+    watch = fake.watch(threads=99)
+    fake.second(ours=2.0)
+    assert watch.look().quiet
+    fake.second(ours=1.5, others=0.5)
+    assert watch.look().crowded == pytest.approx(0.25)
+
+
 def test_a_control_group_that_stops_us_is_told(fake: FakeMachine) -> None:
     (fake.root / "proc/self").mkdir(parents=True)
     (fake.root / "proc/self/cgroup").write_text("0::/\n")
