@@ -24,6 +24,8 @@ HEAD = """# Performance, measured
 Each section is one run of a benchmark: its figures, with the machine, the versions and how they came about. Claims that
 were missed stand beside those that hold. Other machines give other figures: run them on yours.
 """
+MOST_ROWS, SOME_ROWS = 64, 10
+"""Of a table, that are shown; of one that has more, since nobody reads a hundred."""
 SHORT = "Ours, and the fastest of the other engines whose answers are right. Below, all of it."
 
 
@@ -77,7 +79,9 @@ def section(found: Mapping[str, Any], name: str) -> str:
     load = ", ".join(f"{one:.1f}" for one in where["load_average"])
     lines = [f"## {name}", "", found["method"], ""]
     for title, rows in found["tables"].items():
-        lines += [f"### {title}", "", *table(rows), ""]
+        lines += [f"### {title}", "", *table(rows if len(rows) <= MOST_ROWS else rows[:SOME_ROWS]), ""]
+        if len(rows) > MOST_ROWS:
+            lines += [f"The first {SOME_ROWS} of {len(rows)} rows; all are in benchmarks/results/{name}.json.", ""]
     if found["claims"]:
         lines += ["### Claims", "", *table([_claim(claim) for claim in found["claims"]]), ""]
     lines += [

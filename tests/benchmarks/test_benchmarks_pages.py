@@ -29,6 +29,20 @@ def test_figures_and_missed_claims_are_on_it(tmp_path: Path) -> None:
     assert "| faster | 0.9x | at least 1x | **missed** |" in text
 
 
+def test_of_a_long_table_the_first_rows_are_shown_and_where_the_others_are(tmp_path: Path) -> None:
+    report = Report("kill", "Again and again.")
+    for title, count in (("long", pages.MOST_ROWS + 1), ("short", pages.MOST_ROWS)):
+        report.table(title, [{"kill": f"{title} {number}."} for number in range(count)])
+    path = tmp_path / "kill.json"
+    report.finish(path)
+    text = pages.page([path])
+    assert f"| long {pages.SOME_ROWS - 1}. |" in text and f"| long {pages.SOME_ROWS}. |" not in text
+    assert (
+        f"The first {pages.SOME_ROWS} of {pages.MOST_ROWS + 1} rows; all are in benchmarks/results/kill.json." in text
+    )
+    assert f"| short {pages.MOST_ROWS - 1}. |" in text
+
+
 def test_the_fastest_right_answer_is_what_ours_is_held_against(tmp_path: Path) -> None:
     report = Report("models", "Medians.")
     of: Row = {"model": "net", "threads": 1}
