@@ -11,13 +11,14 @@ import typer
 
 from autotune.cli import text
 from autotune.cli.asked_target import AskedTarget
+from autotune.cli.machine import SOURCES
 from autotune.cli.options import DbOption, JsonOption
 from autotune.cli.status import working
 from autotune.errors import AutotuneError
+from autotune.measure.finding import Finding
 from autotune.report.text import counted
 
 if TYPE_CHECKING:
-    from autotune.measure.checkup import Finding
     from autotune.target import Target
 
 PEERS = ("onnxruntime", "openvino", "MNN", "distributed", "fsspec", "cryptography", "torch")
@@ -38,7 +39,8 @@ def doctor(
     The exit code is 1 where something spoils what is measured, or is broken.
     """
     with working("looking at this machine"):
-        found = [*_machine(asked.parsed_target(), seconds), *_installation(asked.parsed_target(), db)]
+        target = asked.parsed_target()
+        found = [*_machine(target, seconds), _packages(), _cache(), _database(target, db)]
     spoiled = any(finding.harmful for finding in found)
     if as_json:
         text.print_json({"healthy": not spoiled, "findings": [asdict(finding) for finding in found]})
@@ -49,15 +51,7 @@ def doctor(
 
 
 def _print(found: list[Finding]) -> None:
-    marks = {True: "!!", False: "ok"}
-    text.print_table(
-        text.facts(
-            *(
-                (f"{'note' if one.advice and not one.harmful else marks[one.harmful]:<4}  {one.about}", one.text)
-                for one in found
-            )
-        )
-    )
+    text.print_table(text.facts(*((f"{_mark(one):<4}  {one.about}", one.text) for one in found)))
     advised = [one for one in found if one.advice]
     for one in advised:
         print()
@@ -66,18 +60,20 @@ def _print(found: list[Finding]) -> None:
         print("\nnothing is in the way: what is measured now can be trusted")
 
 
+def _mark(one: Finding) -> str:
+    return "!!" if one.harmful else "note" if one.advice else "ok"
+
+
 def _machine(target: Target, seconds: float) -> Iterator[Finding]:
     from autotune.machine import this_machine
-    from autotune.measure.checkup import Finding, disturbers, large_pages, limits_found, observe
+    from autotune.measure.checkup import disturbers, large_pages, limits_found, observe
     from autotune.measure.peaks import measure_peaks
 
     here = this_machine()
-    known = {
-        "measured": "measured on this machine", "shipped": "known", "features": "derived from its features"
-    }[target.core.source]  # fmt: skip
     yield Finding(
         "CPU",
-        f"{target.cpu} ({here.model}), {counted(target.num_threads, 'thread')}; what a core does is {known}",
+        f"{target.cpu} ({here.model}), {counted(target.num_threads, 'thread')}; figures"
+        f" {SOURCES[target.core.source]}",
         "this CPU is not among those that are known: autotune machine --measure keeps what it does in a cycle"
         if target.core.source == "features" else "",
     )  # fmt: skip
@@ -90,16 +86,9 @@ def _machine(target: Target, seconds: float) -> Iterator[Finding]:
     yield large_pages()
 
 
-def _installation(target: Target, db: Path | None) -> Iterator[Finding]:
-    yield _packages()
-    yield _cache()
-    yield _database(target, db)
-
-
 def _packages() -> Finding:
     import platform
 
-    from autotune.measure.checkup import Finding
     from autotune.packages import version
     from autotune.version import installed_version
 
@@ -115,19 +104,18 @@ def _packages() -> Finding:
 def _cache() -> Finding:
     from autotune.codegen.object_cache import default_cache_directory, object_cache
     from autotune.machine import environment
-    from autotune.measure.checkup import Finding
 
     cache, wanted = object_cache(), default_cache_directory(environment())
     if cache.directory is not None:
         return Finding("object cache", str(cache.directory))
     why = cache.trouble or "there is no home folder; set HOME or XDG_CACHE_HOME"
-    return Finding("object cache", f"{wanted or 'none'} is not used", f"each start compiles all again: {why}", True)
+    found = "none" if wanted is None else f"{wanted} is not used"
+    return Finding("object cache", found, f"each start compiles all again: {why}", True)
 
 
 def _database(target: Target, db: Path | None) -> Finding:
     from autotune.api.locate import absent, reading
     from autotune.cli.options import database_path
-    from autotune.measure.checkup import Finding
 
     try:
         path = database_path(db)

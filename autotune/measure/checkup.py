@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autotune import machine
 from autotune.core import Core
+from autotune.measure.finding import Finding
 from autotune.measure.gauge import Gauge
 from autotune.measure.peaks import Peaks
 from autotune.measure.quiet import QUIET_SHARE, QUIET_STEAL, Disturbance, Watch
@@ -25,23 +26,6 @@ FAR = 2.0
 _LEAST_QUIET = 0.5
 """Of the looks, that have to be quiet: trials go on until a few of their rounds were, and are marked where few are."""
 _HIDDEN = 0.1  # of the looks, that no counter explains: somebody is on the cores' other hardware threads, or the host
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that was looked at.
-
-    Attributes:
-        about: what it is, in a word or two.
-        text: how it is.
-        advice: what to do; empty where all is well.
-        harmful: numbers that are measured now would be wrong, or late, or lost; not only less good than they could be.
-    """
-
-    about: str
-    text: str
-    advice: str = ""
-    harmful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +43,22 @@ class Observation:
     usual: Moment
 
 
-def observe(
-    target: Target,
-    seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-) -> Observation:
+def observe(target: Target, seconds: float) -> Observation:
     """Looks at the cores of a target for so many seconds.
 
     Raises:
         TargetError: this machine lacks a feature of the target.
     """
-    gauge = Gauge(target, ThreadPool(target.num_threads, machine.allowed_cores()))
-    watch, moments, end = Watch(target.num_threads), [gauge.look()], clock() + seconds
-    while clock() < end:
-        moments.append(gauge.look())
-    quiet = tuple(gauge.quiet(moment) for moment in moments)
-    return Observation(watch.look(), tuple(moments), quiet, gauge.usual)
+    pool = ThreadPool(target.num_threads, machine.allowed_cores())
+    try:
+        gauge = Gauge(target, pool)
+        watch, moments, end = Watch(target.num_threads), [gauge.look()], time.monotonic() + seconds
+        while time.monotonic() < end:
+            moments.append(gauge.look())
+        quiet = tuple(gauge.quiet(moment) for moment in moments)
+        return Observation(watch.look(), tuple(moments), quiet, gauge.usual)
+    finally:
+        pool.close()
 
 
 def disturbers(seen: Observation, core: Core) -> Iterator[Finding]:

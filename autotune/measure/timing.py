@@ -256,9 +256,14 @@ def needed(
     Args:
         wanted: how many where it may be the fastest, and `allowed`, how uncertain then.
     """
-    if quiet and incumbent is not None and interval(quiet)[0] > incumbent:
+    if has_lost(quiet, incumbent):
         return min(wanted, policy.loser_rounds), _MARKED_UNCERTAIN
     return wanted, allowed
+
+
+def has_lost(quiet: Sequence[float], incumbent: float | None) -> bool:
+    """Whether a kernel's quiet rounds show that it is slower than the incumbent, whatever its time is."""
+    return bool(quiet) and incumbent is not None and interval(quiet)[0] > incumbent
 
 
 def time_kernel(loop: TimedLoop, gauge: GaugeLike, policy: TimingPolicy, incumbent: float | None = None) -> Timing:
@@ -334,9 +339,8 @@ def time_beside(
         seconds = kernel_seconds(found)
         wanted = policy.deserved(seconds, incumbent, policy.paired_rounds)
         most = policy.most_paired if wanted == policy.paired_rounds else 2 * wanted
-        lost = bool(quiet) and incumbent is not None and interval(found)[0] > incumbent
+        lost = has_lost(found if quiet else (), incumbent)  # which is known, however rough its time is
         least = min(wanted, policy.loser_rounds) if lost else wanted
-        # That it has lost is known, however rough its time is.
         uncertain = 0.0 if lost else max(uncertainty(found), uncertainty(taken))
         enough = len(quiet) >= least and uncertain <= _ROUGH
         vain = not quiet and len(turns) >= _NEVER_QUIET * wanted

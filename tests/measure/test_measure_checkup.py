@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.core import Core
-from autotune.measure.checkup import Finding, Observation, disturbers, large_pages, limits_found, observe
+from autotune.measure.checkup import Observation, disturbers, large_pages, limits_found, observe
+from autotune.measure.finding import Finding
 from autotune.measure.peaks import Peaks, Rate
 from autotune.measure.quiet import Disturbance
 from autotune.measure.timing import Moment
