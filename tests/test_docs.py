@@ -20,7 +20,7 @@ import autotune
 from autotune.measure.checkup import Observation
 from autotune.measure.peaks import Peaks, Rate
 from autotune.measure.quiet import Disturbance
-from autotune.measure.timing import Moment
+from autotune.measure.rounds import Moment
 from autotune.plugins import GROUP
 from autotune.target import Target
 from tests.cli.cli_models import invoke

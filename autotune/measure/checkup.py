@@ -17,7 +17,7 @@ from autotune.measure.finding import Finding
 from autotune.measure.gauge import Gauge
 from autotune.measure.peaks import Peaks
 from autotune.measure.quiet import QUIET_SHARE, QUIET_STEAL, Disturbance, Watch
-from autotune.measure.timing import LEAST_OF_USUAL, Moment
+from autotune.measure.rounds import LEAST_OF_USUAL, Moment
 from autotune.runtime.threads import ThreadPool
 from autotune.target import Target
 

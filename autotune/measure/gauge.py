@@ -16,8 +16,8 @@ from autotune.measure.peaks import least_clock, least_loads, least_peak
 from autotune.measure.pool_probe import PoolProbe
 from autotune.measure.probes import fma_kernel
 from autotune.measure.quiet import Waiting
-from autotune.measure.timing import LEAST_OF_USUAL, Moment
-from autotune.measure.usual import Usual
+from autotune.measure.rounds import LEAST_OF_USUAL, Moment
+from autotune.measure.usual import SELDOM, Usual
 from autotune.runtime.threads import ThreadPool
 from autotune.target import Target
 
@@ -46,6 +46,7 @@ class Gauge:
         self._usual_ghz = Usual(least_clock(target))
         self._usual_gflops = Usual(least_peak(target.with_threads(1)))
         self._usual_loads = Usual(least_loads(target))
+        self._loads_a_cycle = Usual(share=SELDOM)
         for _ in range(_FIRST_LOOKS):
             self.look()
 
@@ -55,12 +56,18 @@ class Gauge:
         self._usual_ghz.add(moment.ghz)
         self._usual_gflops.add(moment.gflops)
         self._usual_loads.add(moment.loads)
+        self._loads_a_cycle.add(moment.loads_a_cycle)
         return moment
 
     @property
     def ghz(self) -> float:
         """The clock at which kernels are timed."""
         return self._usual_ghz.value
+
+    @property
+    def loads_a_cycle(self) -> float:
+        """Vectors that a core loads in a cycle when it is alone, which may be seldom."""
+        return self._loads_a_cycle.value
 
     @property
     def usual(self) -> Moment:

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from autotune import machine
@@ -115,23 +115,25 @@ class LocalRunner:
             reference = yardstick
 
             def once() -> Timing:
-                with self._bench(workload, reference.build.kernel) as other:
+                with self._bench(workload, reference.build.kernel, bench) as other:
                     beside = self._loop(other, options.weight_bytes)
-                    beside(1, 1)  # its buffers were others'
+                    beside(1, 1)  # its buffers are others'
                     found, taken = time_beside(
-                        loop, beside, reference.calm, self._gauge, self._policy, options.incumbent
+                        loop, beside, reference.calm(self._gauge), self._gauge, self._policy, options.incumbent
                     )
-                reference.seconds.extend(taken)
+                reference.rounds.extend(taken)
                 return found
 
             timing = doubted(once, options.incumbent)
-        if not timing.disturbed and (yardstick is None or yardstick.succeeded_by(timing.seconds)):
-            yardstick = Yardstick.of(build, timing.seconds, yardstick)
-        if yardstick is not None:
-            self._yardsticks[key] = yardstick
-            if len(self._yardsticks) > _YARDSTICKS:
-                self._yardsticks.popitem(last=False)
-        return timing
+        if not timing.disturbed and (yardstick is None or yardstick.succeeded_by(timing.seconds, self._gauge)):
+            yardstick = Yardstick.of(build, timing, yardstick)
+        if yardstick is None:
+            return timing
+        self._yardsticks[key] = yardstick
+        if len(self._yardsticks) > _YARDSTICKS:
+            self._yardsticks.popitem(last=False)
+        # Beside a neighbour from the first trial on nobody knows yet how slow all of them are.
+        return replace(timing, disturbed=timing.disturbed or not yardstick.knows_calm(self._gauge))
 
     def compare(
         self,
@@ -169,8 +171,8 @@ class LocalRunner:
         errors = verify(bench, self._pools, error_factor(workload, build.algorithm))
         return errors if isinstance(errors, Failure) else (bench, errors)
 
-    def _bench(self, workload: Workload, kernel: KernelObject) -> Bench:
-        return Bench(kernel, self._task(workload), self._target.num_threads, self._spare)
+    def _bench(self, workload: Workload, kernel: KernelObject, lender: Bench | None = None) -> Bench:
+        return Bench(kernel, self._task(workload), self._target.num_threads, self._spare, lender)
 
     def _task(self, workload: Workload) -> TaskData:
         """Reference and packed inputs, made once per workload. The least recently used make room: all their packed

@@ -20,23 +20,23 @@ so that it never counts more than what was measured in quiet.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from autotune.measure.levels import slowness
+from autotune.measure.rounds import GaugeLike, Round, Taken, is_calm
 
 Sample = TypeVar("Sample")
 
 # Runs so many batches of so many calls each, one after the other in compiled code: seconds per call of each batch.
 TimedLoop = Callable[[int, int], Sequence[float]]
 
-LEAST_OF_USUAL = 0.9
-"""Of what the machine usually gives, what a quiet moment gives: clocks vary by less, a neighbour takes more."""
 HIGH_SPREAD = 0.5
 """Of batches, beyond which their minimum is luck; records know it by the same number."""
 _CLOSE = 0.01  # uncertainty of a kernel's time among others in turn; with more, further rounds are tried
@@ -46,37 +46,6 @@ _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before
 _NEVER_QUIET = 2  # times the rounds wanted, of which none was quiet: there will be none in this try
 _IN_VAIN = 4  # trials in a row that were timed again for nothing; then
 _SELDOM = 8  # only every so many are, to see whether it has become quiet
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What the machine gives at one moment.
-
-    Attributes:
-        ghz: the clock of the slowest core.
-        gflops: fp32 multiply-adds of one core, in GFLOP/s.
-        loads: vectors that one core loads, in 1e9/s.
-        waited: share of the threads' time since the last moment in which they waited for a core that others had.
-    """
-
-    ghz: float
-    gflops: float
-    loads: float
-    waited: float = 0.0
-
-
-class GaugeLike(Protocol):
-    """What looks at the machine beside a measurement."""
-
-    @property
-    def ghz(self) -> float:
-        """The clock at which kernels are timed: what is usual."""
-
-    def look(self) -> Moment:
-        """The machine at this moment."""
-
-    def quiet(self, moment: Moment) -> bool:
-        """Whether nobody disturbed the machine then, by what is known of it now."""
 
 
 def kernel_seconds(rounds: Sequence[float]) -> float:
@@ -181,37 +150,10 @@ class TimingPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """Batches that ran one after the other, seconds per call of each, between two looks at the machine."""
-
-    batches: tuple[float, ...]
-    before: Moment
-    after: Moment
-
-    def at(self, ghz: float) -> list[float]:
-        """What the batches would have taken at the usual clock, for all that keeps step with it.
-
-        A look that was kept from its core has read no clock. Where both were, the batches stay as they are: at most too
-        slow, as others make them.
-        """
-        read = [moment.ghz for moment in (self.before, self.after) if moment.ghz >= LEAST_OF_USUAL * ghz]
-        clock = sum(read) / len(read) if read else ghz
-        return [seconds * clock / ghz for seconds in self.batches]
-
-    def quiet(self, gauge: GaugeLike) -> bool:
-        # The wait before it is over: another round's, or nobody's.
-        return gauge.quiet(replace(self.before, waited=0.0)) and gauge.quiet(self.after)
-
-    def at_pace(self, times: float) -> Round:
-        """As it would have been if all had been so many times as fast."""
-        return replace(self, batches=tuple(float(batch / times) for batch in self.batches))
-
-
-@dataclass(frozen=True, slots=True)
 class Timing:
     """`seconds` per call (from `batches` batches of `number` calls), their spread, and the best look's GFLOP/s.
 
-    `disturbed`: by others, as far as the rounds can tell.
+    `disturbed`: by others, as far as the rounds can tell. `loads_a_cycle`: what a core gave beside it.
     """
 
     seconds: float
@@ -220,6 +162,7 @@ class Timing:
     number: int
     probe_gflops: float
     disturbed: bool = False
+    loads_a_cycle: float = math.inf
 
     @staticmethod
     def of(
@@ -244,7 +187,8 @@ class Timing:
         disagree = spread(batches)
         few = 2 * len(good) < min(wanted, len(rounds))
         mark = few or uncertainty(best) > _MARKED_UNCERTAIN or disagree > HIGH_SPREAD
-        return Timing(float(statistic(best)), disagree, len(batches), number, probe, mark)
+        loads = statistics.median(found.loads_a_cycle for found in good or rounds)
+        return Timing(float(statistic(best)), disagree, len(batches), number, probe, mark, loads)
 
 
 def needed(
@@ -305,11 +249,12 @@ def time_beside(
     gauge: GaugeLike,
     policy: TimingPolicy,
     incumbent: float | None = None,
-) -> tuple[Timing, list[float]]:
+) -> tuple[Timing, list[Taken]]:
     """Time a kernel in turn with another of its task, both of which have run before.
 
     What the host does to both for a while says nothing about the kernel: its time is what it takes of the other's, so
-    that few turns are enough.
+    that few turns are enough. Calm turns count alone where there are as many as a loser gets: a neighbour who comes and
+    goes would make one slow and not the other.
 
     Args:
         calm: seconds that the yardstick takes in calm times.
@@ -332,7 +277,8 @@ def time_beside(
         pair = dict(zip(places, map(timed, places)))
         turns.append((pair[0], pair[1]))
         quiet = [turn for turn in turns if all(one.quiet(gauge) for one in turn)]
-        ours, others = zip(*(quiet or turns))
+        best = [turn for turn in quiet if all(is_calm(one.loads_a_cycle, gauge) for one in turn)]
+        ours, others = zip(*(best if len(best) >= policy.loser_rounds else quiet or turns))
         taken = [min(one.at(gauge.ghz)) for one in others]
         pace = kernel_seconds(taken) / calm
         found = [min(one.at(gauge.ghz)) / pace for one in ours]
@@ -350,7 +296,7 @@ def time_beside(
     probe = max(moment.gflops for turn in turns for one in turn for moment in (one.before, one.after))
     mark = 2 * len(quiet) < least or uncertain > _MARKED_UNCERTAIN or spread(batches) > HIGH_SPREAD
     timing = Timing(seconds, spread(batches), len(batches), shapes[0][1], probe, mark)
-    return timing, taken if quiet else []
+    return timing, [Taken(min(other.at(gauge.ghz)), other.loads_a_cycle) for _, other in quiet]
 
 
 def doubted(once: Callable[[], Timing], incumbent: float | None) -> Timing:

@@ -10,17 +10,19 @@ from bisect import bisect_left, insort
 from collections import deque
 from typing import final
 
-_SHARE = 0.25
+SHARE = 0.25
 """Of the looks, that are as good or better: of a trial's rounds so many have to be quiet (`TimingPolicy`)."""
+SELDOM = 0.1
+"""The same for what need not be found in every trial."""
 _REMEMBERED = 1 << 15  # looks: more than a minute of nothing but timing
 
 
 @final
 class Usual:
-    """The upper quartile of the looks that are remembered, or `least` where that is more."""
+    """The upper quartile, or another share, of the looks that are remembered, or `least` where that is more."""
 
-    def __init__(self, least: float = 0.0) -> None:
-        self._least = least
+    def __init__(self, least: float = 0.0, share: float = SHARE) -> None:
+        self._least, self._share = least, share
         self._looks: deque[float] = deque()
         self._ordered: list[float] = []
 
@@ -35,4 +37,4 @@ class Usual:
         """0 or `least` before the first look."""
         if not self._ordered:
             return self._least
-        return max(self._least, self._ordered[int((1 - _SHARE) * len(self._ordered))])
+        return max(self._least, self._ordered[int((1 - self._share) * len(self._ordered))])

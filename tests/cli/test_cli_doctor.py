@@ -11,7 +11,7 @@ from autotune.measure import checkup, peaks
 from autotune.measure.checkup import Observation
 from autotune.measure.peaks import Peaks, Rate
 from autotune.measure.quiet import Disturbance
-from autotune.measure.timing import Moment
+from autotune.measure.rounds import Moment
 from autotune.target import Target
 from tests.cli.cli_models import invoke
 

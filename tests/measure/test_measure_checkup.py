@@ -11,7 +11,7 @@ from autotune.measure.checkup import Observation, disturbers, large_pages, limit
 from autotune.measure.finding import Finding
 from autotune.measure.peaks import Peaks, Rate
 from autotune.measure.quiet import Disturbance
-from autotune.measure.timing import Moment
+from autotune.measure.rounds import Moment
 from autotune.target import Target
 
 CORE = replace(Target.parse("native").core, source="shipped", ghz=4.0)

@@ -13,7 +13,7 @@ from autotune.measure.core_probes import clock_kernel
 from autotune.measure.gauge import Gauge
 from autotune.measure.peaks import least_clock, least_loads
 from autotune.measure.pool_probe import PoolProbe
-from autotune.measure.timing import Moment
+from autotune.measure.rounds import Moment
 from autotune.runtime.threads import Plan, ThreadPool
 from autotune.target import Target
 

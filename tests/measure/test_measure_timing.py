@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autotune.measure.rounds import Moment
 from autotune.measure.timing import (
-    Moment,
     Patience,
     TimedLoop,
     Timing,
@@ -44,17 +44,26 @@ class FakeKernel:
 
 
 class FakeGauge:
-    """Looks as given, the last one for ever; the best that is known is 100 GFLOP/s, and 4 GHz."""
+    """Looks as given, the last one for ever; the best that is known is 100 GFLOP/s, 4 GHz, and a load a cycle."""
 
     ghz = 4.0
+    loads_a_cycle = 1.0
 
-    def __init__(self, *looks: float, waited: tuple[float, ...] = (0.0,), clocks: tuple[float, ...] = (4.0,)) -> None:
+    def __init__(
+        self,
+        *looks: float,
+        waited: tuple[float, ...] = (0.0,),
+        clocks: tuple[float, ...] = (4.0,),
+        loads: tuple[float, ...] = (1.0,),
+    ) -> None:
+        self._loads = itertools.chain(loads, itertools.repeat(loads[-1]))
         self._clocks = itertools.cycle(clocks)
         self._looks = itertools.chain(looks, itertools.repeat(looks[-1] if looks else 100.0))
         self._waited = itertools.chain(waited, itertools.repeat(waited[-1]))
 
     def look(self) -> Moment:
-        return Moment(next(self._clocks), next(self._looks), 100.0, next(self._waited))
+        ghz = next(self._clocks)
+        return Moment(ghz, next(self._looks), ghz * next(self._loads), next(self._waited))
 
     def quiet(self, moment: Moment) -> bool:
         return moment.gflops >= 90 and moment.waited <= 0.1
@@ -264,7 +273,7 @@ def test_a_trial_beside_a_yardstick_is_not_slow_where_both_are(pace: float) -> N
     trial, yardstick = FakeKernel(0.002 * pace), FakeKernel(0.001 * pace)
     timing, taken = time_beside(trial, yardstick, 0.001, FakeGauge(), POLICY)
     assert timing.seconds == pytest.approx(0.002) and not timing.disturbed
-    assert taken == pytest.approx([0.001 * pace] * POLICY.paired_rounds)
+    assert [one.seconds for one in taken] == pytest.approx([0.001 * pace] * POLICY.paired_rounds)
     assert len(trial.calls) - 1 == len(yardstick.calls) == POLICY.paired_rounds
 
 
@@ -301,6 +310,21 @@ def test_turns_beside_a_yardstick_count_where_both_were_quiet() -> None:
     found, taken = time_beside(trial, FakeKernel(0.001), 0.001, late, POLICY)
     assert found.seconds == pytest.approx(0.002) and not found.disturbed
     assert len(taken) == POLICY.paired_rounds and len(trial.calls) - 1 == POLICY.paired_rounds + 2
+
+
+def test_turns_beside_a_yardstick_count_where_both_were_calm() -> None:
+    # A neighbour comes after two turns and slows the yardstick, then the trial, never both in one turn.
+    loads = (1.0,) * 7 + (0.92,) * 100
+    slow = (
+        FakeKernel(0.002, noise=(1.0,) * 5 + (1.1,) * 100),
+        FakeKernel(0.001, noise=(1.0,) * 3 + (1.1,) * 2 + (1.0,) * 100),
+    )
+    found, taken = time_beside(*slow, 0.001, FakeGauge(loads=loads), POLICY)
+    assert found.seconds == pytest.approx(0.002) and not found.disturbed
+    assert {one.loads_a_cycle for one in taken} == {1.0, 0.92}
+    # Where no turn is calm, the quiet ones count.
+    found, _ = time_beside(FakeKernel(0.0022), FakeKernel(0.0011), 0.001, FakeGauge(loads=(0.92,)), POLICY)
+    assert found.seconds == pytest.approx(0.002) and not found.disturbed
 
 
 def test_kernels_in_turn_alternate_direction() -> None:

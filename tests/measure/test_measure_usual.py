@@ -8,8 +8,8 @@ from autotune.measure import usual
 from autotune.measure.usual import Usual
 
 
-def of(values: list[float], least: float = 0.0) -> float:
-    found = Usual(least)
+def of(values: list[float], least: float = 0.0, share: float = usual.SHARE) -> float:
+    found = Usual(least, share)
     for value in values:
         found.add(value)
     return found.value
@@ -22,6 +22,11 @@ def test_one_lucky_look_is_no_yardstick() -> None:
 @pytest.mark.parametrize(("quiet", "expected"), [(30, 3.4), (20, 2.5)])
 def test_quiet_moments_count_where_a_trial_can_find_enough_of_them(quiet: int, expected: float) -> None:
     assert of([3.4] * quiet + [2.5] * (100 - quiet)) == expected
+
+
+def test_what_is_seldom_counts_where_so_small_a_share_was_asked_for() -> None:
+    assert of([3.4] * 15 + [2.5] * 85, share=usual.SELDOM) == 3.4
+    assert of([3.4] * 8 + [2.5] * 92, share=usual.SELDOM) == 2.5
 
 
 def test_what_a_core_should_do_counts_where_it_never_does() -> None:
