@@ -18,6 +18,7 @@ from autotune.measure.buffers import SpareBuffers
 from autotune.measure.failure import Failure
 from autotune.measure.gauge import Gauge
 from autotune.measure.reference import Errors, error_factor, make_reference
+from autotune.measure.rounds import is_calm
 from autotune.measure.timing import (
     Patience,
     TimedLoop,
@@ -111,6 +112,7 @@ class LocalRunner:
         yardstick, loop = self._yardsticks.pop(key, None), self._loop(bench, options.weight_bytes)
         if yardstick is None:
             timing = time_steadily(loop, self._gauge, self._policy, options.incumbent, patience=self._patience)
+            slowed = not is_calm(timing.loads_a_cycle, self._gauge)  # by a neighbour: nobody knows how much yet
         else:
             reference = yardstick
 
@@ -124,16 +126,14 @@ class LocalRunner:
                 reference.rounds.extend(taken)
                 return found
 
-            timing = doubted(once, options.incumbent)
+            timing, slowed = doubted(once, options.incumbent), False
         if not timing.disturbed and (yardstick is None or yardstick.succeeded_by(timing.seconds, self._gauge)):
             yardstick = Yardstick.of(build, timing, yardstick)
-        if yardstick is None:
-            return timing
-        self._yardsticks[key] = yardstick
-        if len(self._yardsticks) > _YARDSTICKS:
-            self._yardsticks.popitem(last=False)
-        # Beside a neighbour from the first trial on nobody knows yet how slow all of them are.
-        return replace(timing, disturbed=timing.disturbed or not yardstick.knows_calm(self._gauge))
+        if yardstick is not None:
+            self._yardsticks[key] = yardstick
+            if len(self._yardsticks) > _YARDSTICKS:
+                self._yardsticks.popitem(last=False)
+        return replace(timing, disturbed=timing.disturbed or slowed)
 
     def compare(
         self,

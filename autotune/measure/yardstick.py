@@ -31,10 +31,6 @@ class Yardstick:
         known = [Taken(0.0, timing.loads_a_cycle)] if before is None else before.rounds
         return Yardstick(build, deque([replace(one, seconds=timing.seconds) for one in known], _KEPT))
 
-    def knows_calm(self, gauge: GaugeLike) -> bool:
-        """Whether any of its rounds was calm, by what is known of the machine now."""
-        return any(is_calm(one.loads_a_cycle, gauge) for one in self.rounds)
-
     def calm(self, gauge: GaugeLike) -> float:
         """Seconds that it takes in calm times, as far as is known by now: beside a neighbour who comes and goes most
         rounds may be slow."""

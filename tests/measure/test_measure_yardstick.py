@@ -46,9 +46,8 @@ def test_calm_times_are_those_without_a_neighbour_by_what_is_known_now() -> None
     yardstick = Yardstick.of(BUILD, timed(1.1, 0.92))
     yardstick.rounds.extend(rounds(*[1.1] * 50, loads=0.92))
     assert yardstick.calm(FakeGauge(0.92)) == yardstick.calm(FakeGauge()) == 1.1
-    assert yardstick.knows_calm(FakeGauge(0.92)) and not yardstick.knows_calm(FakeGauge())
     yardstick.rounds.extend(rounds(1.0))
-    assert yardstick.calm(FakeGauge()) == 1.0 and yardstick.knows_calm(FakeGauge())
+    assert yardstick.calm(FakeGauge()) == 1.0
 
 
 def test_one_that_is_much_faster_succeeds_and_knows_as_well_what_is_calm() -> None:
