@@ -25,6 +25,7 @@ from autotune.measure.timing import (
     Timing,
     TimingPolicy,
     doubted,
+    look_for_calm,
     patiently,
     time_beside,
     time_in_turn,
@@ -42,6 +43,7 @@ from autotune.tensor.dtype import DType
 _TASK_BYTES = 1 << 30  # references and packed inputs kept for later trials
 _SPARE_BYTES = 1 << 28  # outputs and scratch
 _YARDSTICKS = 256  # of the tasks tried last; each is the machine code of a kernel
+_LOOKS = 50  # for a calm moment, before what seems to be the best is timed again: a tenth of a second
 _L3_MULTIPLE = 4  # weights that total this many times the L3 come from DRAM
 
 
@@ -77,6 +79,7 @@ class LocalRunner:
         self._pools = [ThreadPool(count, cores) for count in sorted({1, target.num_threads})]
         self._gauge = Gauge(target, self._pools[-1])
         self._patience = Patience()
+        self._calmness = Patience()
         self._tasks: OrderedDict[str, TaskData] = OrderedDict()
         self._spare = SpareBuffers(_SPARE_BYTES)
         self._weights: dict[tuple[DType, int], WeightBlock] = {}
@@ -126,7 +129,7 @@ class LocalRunner:
                 reference.rounds.extend(taken)
                 return found
 
-            timing, slowed = doubted(once, options.incumbent), False
+            timing, slowed = doubted(once, options.incumbent, self._gauge, self._await_calm), False
         if not timing.disturbed and (yardstick is None or yardstick.succeeded_by(timing.seconds, self._gauge)):
             yardstick = Yardstick.of(build, timing, yardstick)
         if yardstick is not None:
@@ -134,6 +137,11 @@ class LocalRunner:
             if len(self._yardsticks) > _YARDSTICKS:
                 self._yardsticks.popitem(last=False)
         return replace(timing, disturbed=timing.disturbed or slowed)
+
+    def _await_calm(self) -> None:
+        """A moment without a neighbour, as long as that comes now and then."""
+        if self._calmness.again():
+            self._calmness.learn(look_for_calm(self._gauge, _LOOKS))
 
     def compare(
         self,

@@ -43,6 +43,7 @@ _CLOSE = 0.01  # uncertainty of a kernel's time among others in turn; with more,
 _ROUGH = 0.02  # of a trial: between one trial and the next, others move a kernel's time by as much
 _MARKED_UNCERTAIN = 0.03  # and with this much, in the end, the time is marked; a kernel that has lost may have it
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
+_BETWEEN_LOOKS = 0.002  # seconds: neighbours stay for longer
 _NEVER_QUIET = 2  # times the rounds wanted, of which none was quiet: there will be none in this try
 _IN_VAIN = 4  # trials in a row that were timed again for nothing; then
 _SELDOM = 8  # only every so many are, to see whether it has become quiet
@@ -295,21 +296,44 @@ def time_beside(
     batches = [batch for one in ours for batch in one.at_pace(pace).at(gauge.ghz)]
     probe = max(moment.gflops for turn in turns for one in turn for moment in (one.before, one.after))
     mark = 2 * len(quiet) < least or uncertain > _MARKED_UNCERTAIN or spread(batches) > HIGH_SPREAD
-    timing = Timing(seconds, spread(batches), len(batches), shapes[0][1], probe, mark)
+    loads = statistics.median(one.loads_a_cycle for one in ours)
+    timing = Timing(seconds, spread(batches), len(batches), shapes[0][1], probe, mark, loads)
     return timing, [Taken(min(other.at(gauge.ghz)), other.loads_a_cycle) for _, other in quiet]
 
 
-def doubted(once: Callable[[], Timing], incumbent: float | None) -> Timing:
+def doubted(
+    once: Callable[[], Timing],
+    incumbent: float | None,
+    gauge: GaugeLike,
+    await_calm: Callable[[], None] = lambda: None,
+) -> Timing:
     """A trial's time, taken again where it would be the best of its task: the fastest of hundreds owes part of its lead
-    to luck. A second time that is no better than the incumbent's stands; else the slowest of three does."""
+    to luck. A second time that is no better than the incumbent's stands; else the slowest of three does, of those that
+    were calm if any was: a neighbour slows some kernels more than others, and so the yardstick perhaps more than this.
+
+    Args:
+        await_calm: called before each further time.
+    """
     first = once()
     if first.disturbed or incumbent is None or first.seconds >= incumbent:
         return first
+    await_calm()
     second = once()
     if second.seconds >= incumbent and not second.disturbed:
         return second
+    await_calm()
     quiet = [timing for timing in (first, second, once()) if not timing.disturbed]
-    return max(quiet, key=lambda timing: timing.seconds)
+    calm = [timing for timing in quiet if is_calm(timing.loads_a_cycle, gauge)]
+    return max(calm or quiet, key=lambda timing: timing.seconds)
+
+
+def look_for_calm(gauge: GaugeLike, looks: int, pause: Callable[[float], None] = time.sleep) -> bool:
+    """Looks at the machine until the core has no neighbour, so often at most; whether it came to that."""
+    for _ in range(looks):
+        if is_calm(gauge.look().loads_a_cycle, gauge):
+            return True
+        pause(_BETWEEN_LOOKS)
+    return False
 
 
 def time_in_turn(loops: Sequence[TimedLoop], gauge: GaugeLike, policy: TimingPolicy, most: int) -> list[Timing]:

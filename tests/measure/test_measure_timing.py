@@ -18,6 +18,7 @@ from autotune.measure.timing import (
     interleave,
     kernel_seconds,
     latency,
+    look_for_calm,
     speedup,
     spread,
     time_beside,
@@ -394,11 +395,29 @@ def test_a_trial_that_would_be_the_best_is_timed_again(
     times: tuple[float, ...], incumbent: float | None, wanted: float
 ) -> None:
     left = [Timing(seconds, 0.0, 4, 1, 100.0) for seconds in times[::-1]]
-    assert doubted(left.pop, incumbent).seconds == wanted and not left
+    assert doubted(left.pop, incumbent, FakeGauge()).seconds == wanted and not left
 
 
 def test_a_disturbed_trial_wins_nothing_and_a_disturbed_second_one_says_nothing() -> None:
     disturbed = Timing(1.0, 0.0, 4, 1, 100.0, disturbed=True)
-    assert doubted(lambda: disturbed, 1.5) == disturbed
+    assert doubted(lambda: disturbed, 1.5, FakeGauge()) == disturbed
     left = [Timing(1.2, 0.0, 4, 1, 100.0), replace(disturbed, seconds=3.0), Timing(1.1, 0.0, 4, 1, 100.0)]
-    assert doubted(left.pop, 1.5).seconds == 1.2
+    assert doubted(left.pop, 1.5, FakeGauge()).seconds == 1.2
+
+
+def test_what_would_be_the_best_is_timed_again_in_calm_moments_and_those_count() -> None:
+    def timed(seconds: float, loads: float) -> Timing:
+        return Timing(seconds, 0.0, 4, 1, 100.0, loads_a_cycle=loads)
+
+    waits: list[None] = []
+    left = [timed(1.2, 1.0), timed(1.1, 1.0), timed(1.3, 0.92)][::-1]
+    assert doubted(lambda: left.pop(0), 1.5, FakeGauge(), lambda: waits.append(None)).seconds == 1.2
+    assert len(waits) == 2
+    left = [timed(seconds, 0.92) for seconds in (1.2, 1.1, 1.3)]
+    assert doubted(left.pop, 1.5, FakeGauge()).seconds == 1.3
+
+
+def test_a_calm_moment_is_waited_for_no_longer_than_was_said() -> None:
+    pauses: list[float] = []
+    assert look_for_calm(FakeGauge(loads=(0.9, 0.9, 1.0)), 5, pauses.append) and len(pauses) == 2
+    assert not look_for_calm(FakeGauge(loads=(0.9,)), 5, pauses.append) and len(pauses) == 7
