@@ -9,14 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from autotune.lower.partial_sums import terms_of_a_part
 from autotune.ops import winograd
 from autotune.ops.conv import Conv
 from autotune.ops.registry import compute_def, known_algorithm
 from autotune.ops.workload import Workload
-
-ROUNDING = 1 / math.sqrt(6) * 2.0**-24
-"""Root mean square of the relative error of one rounding to float32, whose mantissas are as often small as large."""
+from autotune.tensor.rounding import sum_error, terms_of_a_part
 
 
 def expected(workload: Workload, algorithm: str = "direct") -> float:
@@ -24,7 +21,7 @@ def expected(workload: Workload, algorithm: str = "direct") -> float:
     definition = compute_def(workload)
     if not any(t.dtype.is_float for stage in definition.stages for t in stage.outputs):
         return 0.0
-    terms, amplified, part = _longest_sum(workload), 1.0, terms_of_a_part()
+    terms, amplified, part = _longest_sum(workload), 1.0, None
     anchor = workload.anchor
     if anchor is not None and algorithm in winograd.TILES:
         types = workload.types()
@@ -37,8 +34,7 @@ def expected(workload: Workload, algorithm: str = "direct") -> float:
         part = terms_of_a_part(amplified)
     elif (known := known_algorithm(workload, algorithm)) is not None:
         amplified = known.error
-    part = min(terms, part)
-    return ROUNDING * (1 + amplified * math.sqrt((part + terms / part) / 2))
+    return sum_error(terms, amplified, part)
 
 
 def together(errors: Iterable[float]) -> float:

@@ -28,24 +28,14 @@ from autotune.lower.ir import (
 )
 from autotune.schedule.state import UNROLL, VECTORIZE
 from autotune.tensor.linear import Linear, Ranges
+from autotune.tensor.rounding import terms_of_a_part
 
-TERMS = 256
-"""That a register should sum up: parking costs a store, a load and an addition in as many multiply-adds."""
-HARMLESS = 3
-"""Times that errors may be amplified before parts become shorter."""
-FEWEST = 32
-"""However much errors are amplified: shorter parts would cost more than they gain."""
 _PARKED = ".parked"
 
 
 def is_parked(buffer: Buffer) -> bool:
     """Whether it holds nothing but what registers have summed up so far."""
     return buffer.name.endswith(_PARKED)
-
-
-def terms_of_a_part(amplified: float = 1.0) -> int:
-    """As many as err, amplified, like the usual number where that is harmless; not too few."""
-    return max(FEWEST, min(TERMS, int(TERMS * (HARMLESS / amplified) ** 2)))
 
 
 def most_terms(part: int) -> int:

@@ -21,6 +21,9 @@ CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
 SUM_BITS = 32
 """Of sums of products of 8-bit integers."""
 
+MOST_POINTS = 8
+"""Along one side of a transformed tile: more would cost most of the precision."""
+
 BORDERS = {DType.u8: (0, 255), DType.i8: (-128, 127)}
 """Data that may be padded with another value than 0: least and largest one."""
 
@@ -36,6 +39,8 @@ class Conv:
         pad_value: what is read there; other than 0 in 8-bit integers only, whose zero point it is.
         sum_bits: in which every sum fits, its sign included: known of constant weights, and less than those of its type
             where an algorithm asks for it.
+        points: along one side of a tile that an algorithm transforms, at most: the more, the more rounding errors are
+            amplified.
     """
 
     n: int
@@ -50,6 +55,7 @@ class Conv:
     groups: int
     pad_value: int = 0
     sum_bits: int = SUM_BITS
+    points: int = MOST_POINTS
 
     @staticmethod
     def of(op: str, x: tuple[int, ...], weight: tuple[int, ...], attrs: Mapping[str, Any]) -> Conv:
@@ -74,7 +80,8 @@ class Conv:
         value = integer(op, attrs, "pad_value") if "pad_value" in attrs else 0
         bits = integer(op, attrs, "sum_bits", 1) if "sum_bits" in attrs else SUM_BITS
         require(bits <= SUM_BITS, f"{op}: sum_bits={bits} is more than the {SUM_BITS} that sums have")
-        return Conv(n, c, k, tuple(image), tuple(window), out, stride, pad, dilation, groups, value, bits)
+        points = integer(op, attrs, "points", 1) if "points" in attrs else MOST_POINTS
+        return Conv(n, c, k, tuple(image), tuple(window), out, stride, pad, dilation, groups, value, bits, points)
 
     @property
     def h(self) -> int:
@@ -126,7 +133,8 @@ class Conv:
 def _convolution(op: str, rank: int) -> None:
     @operator(
         op, operands="data weight", weights="weight", traits="leads_layout", stride=(1,) * rank, pad=(0,) * (2 * rank),
-        dilation=(1,) * rank, groups=1, rare="pad_value sum_bits", pad_value=0, sum_bits=SUM_BITS,
+        dilation=(1,) * rank, groups=1, rare="pad_value sum_bits points", pad_value=0, sum_bits=SUM_BITS,
+        points=MOST_POINTS,
     )  # fmt: skip
     def conv(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         """conv[n,k,oh,ow] = sum over c,r,s of x[n, c, oh*sh + r*dh - top, ow*sw + s*dw - left] * w[k,c,r,s].

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from autotune.ops.checks import floating, require, same_dtype
-from autotune.ops.conv import Conv
+from autotune.ops.conv import MOST_POINTS, Conv
 from autotune.ops.precision import accumulator
 from autotune.ops.registry import algorithm
 from autotune.ops.window import image_element, overhang, position
@@ -30,9 +30,8 @@ from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast, const, read
 from autotune.tensor.stage import Axis, Tensor, compute, reduce_axis, sum_, table
 
-MOST = {2: 4, 4: 8, 5: 8, 6: 8}
-"""Points of a transformed tile along one side, at most, by m: errors of tiles of 2 x 2 stay like the direct sum's, and
-more than eight points would cost most of the precision."""
+MOST = {2: 4, 4: MOST_POINTS, 5: MOST_POINTS, 6: MOST_POINTS}
+"""Points of a transformed tile along one side, at most, by m: errors of tiles of 2 x 2 stay like the direct sum's."""
 
 
 class Tile(NamedTuple):
@@ -154,10 +153,11 @@ def apart(size: Conv) -> Conv:
 
 
 def applies(size: Conv, tile: Tile) -> bool:
-    """Whether such tiles compute this convolution: images, square windows of them, dense, and points enough."""
+    """Whether such tiles compute this convolution: images, square windows of them, dense, and points enough, which are
+    no more than it allows."""
     square = size.rank > 1 and size.r == size.s and size.stride[-2] == size.stride[-1]
     dense = set(size.dilation[-2:]) == {1} and size.groups == 1
-    return square and dense and 1 < taps(size) and taps(size) <= most_taps(tile)
+    return square and dense and 1 < taps(size) <= most_taps(tile) and max(edges(size, tile)) <= size.points
 
 
 def most_taps(tile: Tile) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from autotune.codegen.kernel import build_kernel
 from autotune.lower import lower, print_program
-from autotune.lower.partial_sums import FEWEST, TERMS, most_terms, terms_of_a_part
+from autotune.lower.partial_sums import most_terms
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.reference import Array, reference_of
 from autotune.runtime.threads import ThreadPool
@@ -17,6 +17,7 @@ from autotune.schedule import Schedule
 from autotune.schedule.state import LOCAL, REGISTER
 from autotune.target import Target
 from autotune.tensor import ComputeDef, compute, max_, placeholder, reduce_axis, sum_
+from autotune.tensor.rounding import FEWEST, TERMS, terms_of_a_part
 from tests.property.kernel_check import check
 
 HERE = Target.parse("native -num-cores=1")

@@ -21,6 +21,7 @@ from autotune.graph.passes.common_subexpressions import merge_common_subexpressi
 from autotune.graph.passes.dead_code import remove_dead_code
 from autotune.graph.passes.drop_expands import drop_expands
 from autotune.graph.passes.drop_taps import drop_taps
+from autotune.graph.passes.fewer_points import fewer_points
 from autotune.graph.passes.fold_constants import fold_constants
 from autotune.graph.passes.fold_input_scale import fold_input_scale
 from autotune.graph.passes.fold_pad import fold_pad
@@ -96,8 +97,9 @@ PASSES: dict[str, Pass] = {
     "repeat-dequantize": repeat_dequantize,
     "unread-rows": unread_rows,
     "bound-sums": bound_sums,
+    "fewer-points": fewer_points,
 }
-LAST = ("multiply-by-reciprocals", "repeat-dequantize", "unread-rows", "bound-sums")
+LAST = ("multiply-by-reciprocals", "repeat-dequantize", "unread-rows", "bound-sums", "fewer-points")
 """Passes that run once, behind the others, which would undo what they do."""
 
 _log = logging.getLogger(__name__)

@@ -1,0 +1,86 @@
+"""Winograd's tiles are smaller where errors would add up; the plan is the model's, whatever the machine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.graph import Graph, Output, Value
+from autotune.graph.builder import GraphBuilder
+from autotune.graph.passes import PASSES
+from autotune.graph.passes.fewer_points import MOST
+from autotune.ops.workload import AttrValue
+from autotune.tensor.dtype import DType
+from autotune.tensor.rounding import sum_error
+
+PLAIN: dict[str, AttrValue] = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1}
+
+
+def chain(*sides: int, channels: int = 64, dtype: str = "f32", constant: bool = True, dense: int = 0) -> Graph:
+    """Convolutions of 3 x 3 of images with such sides, one a model of its own; and products of matrices."""
+    net, outputs = GraphBuilder("net"), []
+    for number, side in enumerate(sides):
+        x = net.input(Value(f"x{number}", dtype, (1, channels, side, side)))
+        weight = np.zeros((channels, channels, 3, 3), DType(dtype).numpy)
+        w = net.constant(weight) if constant else net.input(Value(f"w{number}", dtype, weight.shape))
+        outputs.append(Output(f"y{number}", net.emit("conv2d", (x, w), "conv", "", **PLAIN)))
+    for number in range(dense):
+        x = net.input(Value(f"a{number}", "f32", (8, 576)))
+        outputs.append(
+            Output(
+                f"b{number}",
+                net.emit(
+                    "matmul",
+                    (x, net.constant(np.zeros((576, 8), np.float32))),
+                    "product",
+                    "",
+                    trans_a=False,
+                    trans_b=False,
+                ),
+            )
+        )
+    return net.build(outputs)
+
+
+def points(graph: Graph) -> list[AttrValue]:
+    """Of each convolution; 8 where it may have as many as there are."""
+    after = PASSES["fewer-points"](graph)
+    return [dict(node.attrs).get("points", 8) for node in after.nodes if node.op == "conv2d"]
+
+
+def test_large_tiles_alone_err_too_much() -> None:
+    assert points(chain(96, 96)) == [7, 7]
+
+
+def test_they_stay_where_plain_sums_err_as_well() -> None:
+    """Errors of many products outweigh those of one convolution."""
+    assert points(chain(96, dense=4)) == [8]
+
+
+def test_what_loses_the_least_gives_way_and_no_more_than_has_to() -> None:
+    """60 pixels are ten tiles of six and twelve of five, 96 are sixteen and twenty: 656 points more, and 3216."""
+    assert points(chain(96, 60, dense=3)) == [8, 7]
+    assert points(chain(96, 60, dense=2)) == [8, 7]
+    assert points(chain(96, 60, dense=5)) == [8, 8]
+
+
+def test_small_images_have_small_tiles_anyway() -> None:
+    given = chain(8, 8)
+    assert PASSES["fewer-points"](given) is given
+
+
+@pytest.mark.parametrize("kind", [{"dtype": "f16"}, {"constant": False}, {"channels": 12}])
+def test_others_stay(kind: dict[str, object]) -> None:
+    """What is computed in other floats, has no weights to transform, or too few channels to fill vectors."""
+    given = chain(96, 96, **kind)  # type: ignore[arg-type]
+    assert PASSES["fewer-points"](given) is given
+
+
+def test_it_is_done_once() -> None:
+    after = PASSES["fewer-points"](chain(96, 96))
+    assert PASSES["fewer-points"](after) is after
+
+
+def test_parts_of_a_sum_err_less_than_the_whole_and_amplified_ones_more() -> None:
+    assert sum_error(1) < sum_error(64) < sum_error(4096) < sum_error(4096, part=4096)
+    assert sum_error(64, amplified=MOST) > sum_error(64)
