@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.sweep import Sweep
 from autotune.ops.conv import MOST_POINTS, Conv
-from autotune.ops.winograd import OPERATORS, TILES, Tile, amplification, applies, edges, multiplications, taps, terms
+from autotune.ops.winograd import OPERATORS, TILES, amplification, applies, edges, multiplications, taps, terms
 from autotune.tensor.dtype import DType
 from autotune.tensor.rounding import sum_error, terms_of_a_part
 
-MOST = 4.0
+MOST = 4
 """Times the errors of plain sums, which are about those of other engines."""
 FEWEST_POINTS = 6
 """Of tiles of 4 x 4, which amplify less than five times."""
@@ -29,7 +29,7 @@ VECTOR = 8
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """How a convolution is computed, presumably: its error's square, and multiplications."""
+    """By which tiles a convolution is computed, presumably: its error's square, and multiplications."""
 
     error: float
     work: int
@@ -38,21 +38,21 @@ class _Choice:
 def fewer_points(graph: Graph) -> Graph:
     """`conv2d(x, w)` --> `conv2d(x, w, points=7)`."""
     sizes = {node.name: size for node in graph.nodes if (size := _size(graph, node)) is not None}
-    plain = sum(_plain(size) for size in sizes.values()) + sum(_product(graph, node) for node in graph.nodes)
-    points = {name: MOST_POINTS for name, size in sizes.items() if _tile(size, MOST_POINTS) is not None}
-    chosen = {name: _chosen(size, points.get(name, MOST_POINTS)) for name, size in sizes.items()}
-    left = sum(choice.error for choice in chosen.values()) + plain - sum(map(_plain, sizes.values())) - MOST**2 * plain
+    chosen = {name: choice for name, size in sizes.items() if (choice := _chosen(size, MOST_POINTS)) is not None}
+    if not chosen:
+        return graph
+    points = dict.fromkeys(chosen, MOST_POINTS)
+    plain = sum(map(_plain, sizes.values())) + sum(_product(graph, node) for node in graph.nodes)
+    left = plain + sum(choice.error - _plain(sizes[name]) for name, choice in chosen.items()) - MOST**2 * plain
     while left > 0:
-        steps = {
-            name: fewer
-            for name, now in points.items()
-            if now > FEWEST_POINTS and (fewer := _chosen(sizes[name], now - 1)).error < chosen[name].error
-        }
+        steps = {name: step for name, now in points.items() if (step := _step(sizes[name], now)) is not None}
         if not steps:
             break
-        name = max(steps, key=lambda name: (chosen[name].error - steps[name].error) / _lost(chosen[name], steps[name]))
-        left -= chosen[name].error - steps[name].error
-        points[name], chosen[name] = points[name] - 1, steps[name]
+        name = max(
+            steps, key=lambda name: (chosen[name].error - steps[name][1].error) / _lost(chosen[name], steps[name][1])
+        )
+        left -= chosen[name].error - steps[name][1].error
+        points[name], chosen[name] = steps[name]
     limited = {name: most for name, most in points.items() if most < MOST_POINTS}
     if not limited:
         return graph
@@ -88,21 +88,25 @@ def _plain(size: Conv) -> float:
     return sum_error(max(1, size.c // size.groups * size.taps)) ** 2
 
 
-def _tile(size: Conv, points: int) -> Tile | None:
-    """That multiplies the least, of equal ones what amplifies least; None where the sum is computed as it is."""
+def _chosen(size: Conv, points: int) -> _Choice | None:
+    """By the tile that multiplies the least, of equal ones what amplifies least; None where there is none."""
     if size.c % VECTOR or size.k % VECTOR or not min(size.n, size.c):
         return None
     able = [tile for tile in TILES.values() if applies(size, tile) and max(edges(size, tile)) <= points]
-    return min(able, key=lambda tile: (multiplications(size, tile), amplification(tile, taps(size))), default=None)
+    if not able:
+        return None
+    work, amplified = min((multiplications(size, tile), amplification(tile, taps(size))) for tile in able)
+    return _Choice(sum_error(max(1, terms(size)), amplified, terms_of_a_part(amplified)) ** 2, work)
 
 
-def _chosen(size: Conv, points: int) -> _Choice:
-    tile = _tile(size, points)
-    if tile is None:
-        return _Choice(_plain(size), size.multiplications)
-    amplified = amplification(tile, taps(size))
-    error = sum_error(max(1, terms(size)), amplified, terms_of_a_part(amplified))
-    return _Choice(error**2, multiplications(size, tile))
+def _step(size: Conv, points: int) -> tuple[int, _Choice] | None:
+    """The next fewer points that make the error smaller, and what is chosen then; None where there are none."""
+    now = _chosen(size, points)
+    for fewer in range(points - 1, FEWEST_POINTS - 1, -1):
+        then = _chosen(size, fewer)
+        if now is not None and then is not None and then.error < now.error:
+            return fewer, then
+    return None
 
 
 def _lost(now: _Choice, fewer: _Choice) -> float:
