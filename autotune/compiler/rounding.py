@@ -13,7 +13,7 @@ from autotune.ops import winograd
 from autotune.ops.conv import Conv
 from autotune.ops.registry import compute_def, known_algorithm
 from autotune.ops.workload import Workload
-from autotune.tensor.rounding import sum_error, terms_of_a_part
+from autotune.tensor.rounding import sum_error
 
 
 def expected(workload: Workload, algorithm: str = "direct") -> float:
@@ -21,20 +21,13 @@ def expected(workload: Workload, algorithm: str = "direct") -> float:
     definition = compute_def(workload)
     if not any(t.dtype.is_float for stage in definition.stages for t in stage.outputs):
         return 0.0
-    terms, amplified, part = _longest_sum(workload), 1.0, None
     anchor = workload.anchor
     if anchor is not None and algorithm in winograd.TILES:
         types = workload.types()
         x, weight = (types[i].shape for i in anchor.inputs[:2])
-        size = Conv.of(anchor.op, x, weight, dict(anchor.attrs))
-        terms, amplified = (
-            winograd.terms(size),
-            winograd.amplification(winograd.TILES[algorithm], winograd.taps(size)),
-        )
-        part = terms_of_a_part(amplified)
-    elif (known := known_algorithm(workload, algorithm)) is not None:
-        amplified = known.error
-    return sum_error(terms, amplified, part)
+        return winograd.error(Conv.of(anchor.op, x, weight, dict(anchor.attrs)), winograd.TILES[algorithm])
+    known = known_algorithm(workload, algorithm)
+    return sum_error(_longest_sum(workload), 1.0 if known is None else known.error)
 
 
 def together(errors: Iterable[float]) -> float:

@@ -278,8 +278,8 @@ def time_beside(
         pair = dict(zip(places, map(timed, places)))
         turns.append((pair[0], pair[1]))
         quiet = [turn for turn in turns if all(one.quiet(gauge) for one in turn)]
-        best = [turn for turn in quiet if all(is_calm(one.loads_a_cycle, gauge) for one in turn)]
-        ours, others = zip(*(best if len(best) >= policy.loser_rounds else quiet or turns))
+        alone = [turn for turn in quiet if all(is_calm(one.loads_a_cycle, gauge) for one in turn)]
+        ours, others = zip(*(alone if len(alone) >= policy.loser_rounds else quiet or turns))
         taken = [min(one.at(gauge.ghz)) for one in others]
         pace = kernel_seconds(taken) / calm
         found = [min(one.at(gauge.ghz)) / pace for one in ours]

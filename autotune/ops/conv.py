@@ -81,6 +81,7 @@ class Conv:
         bits = integer(op, attrs, "sum_bits", 1) if "sum_bits" in attrs else SUM_BITS
         require(bits <= SUM_BITS, f"{op}: sum_bits={bits} is more than the {SUM_BITS} that sums have")
         points = integer(op, attrs, "points", 1) if "points" in attrs else MOST_POINTS
+        require(points <= MOST_POINTS, f"{op}: points={points} is more than the {MOST_POINTS} that tiles have")
         return Conv(n, c, k, tuple(image), tuple(window), out, stride, pad, dilation, groups, value, bits, points)
 
     @property

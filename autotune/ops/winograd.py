@@ -28,6 +28,7 @@ from autotune.ops.winograd_transforms import Matrix, halves, transforms
 from autotune.ops.workload import TensorType
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, cast, const, read
+from autotune.tensor.rounding import sum_error, terms_of_a_part
 from autotune.tensor.stage import Axis, Tensor, compute, reduce_axis, sum_, table
 
 MOST = {2: 4, 4: MOST_POINTS, 5: MOST_POINTS, 6: MOST_POINTS}
@@ -174,6 +175,12 @@ def amplification(tile: Tile, taps: int) -> float:
     return math.sqrt(math.prod(transforms(m, taps).amplification for m in tile))
 
 
+def error(size: Conv, tile: Tile) -> float:
+    """Root mean square error of a result by that of the result itself, as expected of f32."""
+    amplified = amplification(tile, taps(size))
+    return sum_error(max(1, terms(size)), amplified, terms_of_a_part(amplified))
+
+
 @functools.cache
 def most_error(tile: Tile) -> float:
     """How many times the direct sum's errors such tiles may make: those of the window that they amplify most."""
@@ -207,7 +214,7 @@ def _winograd(op: str, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, 
     require(
         applies(size, tile),
         f"{op}: {name} needs a square kernel of 2 to {most_taps(tile)} taps per stride, the same stride both ways, "
-        "dilation 1 and groups 1",
+        f"dilation 1, groups 1, and as many points as its tiles have; points={size.points}",
     )
     return convolved(x, weight, size, tile, _rounding(size, tile, x.dtype))
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autotune.errors import WorkloadError
 from autotune.graph import Graph, Output, Value
 from autotune.graph.builder import GraphBuilder
 from autotune.graph.passes import PASSES
 from autotune.graph.passes.fewer_points import MOST
+from autotune.ops import parse_workload
 from autotune.ops.workload import AttrValue
+from autotune.search_spaces import templates_for
+from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.rounding import sum_error
 
@@ -90,3 +94,19 @@ def test_it_is_done_once() -> None:
 def test_parts_of_a_sum_err_less_than_the_whole_and_amplified_ones_more() -> None:
     assert sum_error(1) < sum_error(64) < sum_error(4096) < sum_error(4096, part=4096)
     assert sum_error(64, amplified=MOST) > sum_error(64)
+
+
+@pytest.mark.parametrize(
+    ("most", "names"),
+    [(8, {"f6", "f5", "f4", "f4x2", "f2"}), (7, {"f5", "f4", "f4x2", "f2"}), (6, {"f4", "f4x2", "f2"})],
+)
+def test_tiles_have_no_more_points_than_a_convolution_allows(most: int, names: set[str]) -> None:
+    workload = parse_workload(f"conv2d data=1,64,56,56 weight=64,64,3,3 pad=1 points={most}")
+    templates = {entry.name for entry in templates_for(workload, Target.parse("x86 -mcpu=haswell"))}
+    assert {name.removeprefix("conv2d.winograd_") for name in templates if "winograd_f" in name} == names
+
+
+@pytest.mark.parametrize(("points", "words"), [(9, "more than the 8"), (0, "at least 1")])
+def test_impossible_numbers_of_points_are_refused(points: int, words: str) -> None:
+    with pytest.raises(WorkloadError, match=words):
+        parse_workload(f"conv2d data=1,64,56,56 weight=64,64,3,3 points={points}")

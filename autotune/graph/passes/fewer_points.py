@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node
 from autotune.graph.passes.sweep import Sweep
+from autotune.ops import winograd
 from autotune.ops.conv import MOST_POINTS, Conv
-from autotune.ops.winograd import OPERATORS, TILES, amplification, applies, edges, multiplications, taps, terms
+from autotune.ops.winograd import OPERATORS, TILES, applies, edges, multiplications
 from autotune.tensor.dtype import DType
-from autotune.tensor.rounding import sum_error, terms_of_a_part
+from autotune.tensor.rounding import sum_error
 
 MOST = 4
 """Times the errors of plain sums, which are about those of other engines."""
@@ -48,9 +49,7 @@ def fewer_points(graph: Graph) -> Graph:
         steps = {name: step for name, now in points.items() if (step := _step(sizes[name], now)) is not None}
         if not steps:
             break
-        name = max(
-            steps, key=lambda name: (chosen[name].error - steps[name][1].error) / _lost(chosen[name], steps[name][1])
-        )
+        name = max(steps, key=lambda name: _worth(chosen[name], steps[name][1]))
         left -= chosen[name].error - steps[name][1].error
         points[name], chosen[name] = steps[name]
     limited = {name: most for name, most in points.items() if most < MOST_POINTS}
@@ -89,14 +88,14 @@ def _plain(size: Conv) -> float:
 
 
 def _chosen(size: Conv, points: int) -> _Choice | None:
-    """By the tile that multiplies the least, of equal ones what amplifies least; None where there is none."""
+    """By the tile that multiplies the least, of equal ones what errs least; None where there is none."""
     if size.c % VECTOR or size.k % VECTOR or not min(size.n, size.c):
         return None
     able = [tile for tile in TILES.values() if applies(size, tile) and max(edges(size, tile)) <= points]
     if not able:
         return None
-    work, amplified = min((multiplications(size, tile), amplification(tile, taps(size))) for tile in able)
-    return _Choice(sum_error(max(1, terms(size)), amplified, terms_of_a_part(amplified)) ** 2, work)
+    work, error = min((multiplications(size, tile), winograd.error(size, tile)) for tile in able)
+    return _Choice(error**2, work)
 
 
 def _step(size: Conv, points: int) -> tuple[int, _Choice] | None:
@@ -109,6 +108,6 @@ def _step(size: Conv, points: int) -> tuple[int, _Choice] | None:
     return None
 
 
-def _lost(now: _Choice, fewer: _Choice) -> float:
-    """Multiplications that smaller tiles take besides; one, where they take none."""
-    return max(1.0, fewer.work - now.work)
+def _worth(now: _Choice, fewer: _Choice) -> float:
+    """Error that smaller tiles spare for each multiplication that they take besides; one, where they take none."""
+    return (now.error - fewer.error) / max(1.0, fewer.work - now.work)
