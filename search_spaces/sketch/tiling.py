@@ -78,6 +78,10 @@ class Tiling:
         """Elements of the register tile along a spatial axis."""
         return self.tile[axis] * self.unit(axis)
 
+    def blocks(self, axis: int, extent: int) -> int:
+        """Blocks of tiles along a spatial axis of so many elements."""
+        return -(-extent // (self.elements(axis) * self.block[axis]))
+
 
 class Tiles:
     """Writes the nest of one tiling; `schedule()` is the result.
@@ -290,7 +294,8 @@ class Tiles:
         place = {d: n for n, a in enumerate(c.spatial) if (d := factor.dimension(a.name)) is not None}
         loops = [c.terms()[n] for n in t.terms]
         of_terms = [(x, d) for x in loops if (d := factor.dimension(c.reduce[x.axis].name)) is not None]
-        order = sorted(place.keys() - {d for _, d in of_terms}, key=lambda d: t.outer.index(place[d]))
+        walk = [*(n for n in t.outer if t.blocks(n, c.spatial[n].extent) > 1), *t.inner]
+        order = sorted(place.keys() - {d for _, d in of_terms}, key=lambda d: walk.index(place[d]))
         terms = list(dict.fromkeys(d for x, d in of_terms if x.part != "inner"))
         blocks = [(d, x.extent) for x, d in of_terms if x.part == "inner" and self._blocked(factor, x, of_terms)]
         along = next((d for d in order if place[d] == t.vector), None)

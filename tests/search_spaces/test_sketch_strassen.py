@@ -113,3 +113,15 @@ def test_whole_tiles_of_small_images_count_for_it() -> None:
         assert templates_for(parse_workload(text), ZEN3)[0].name == "conv2d.strassen"
     large = parse_workload("conv2d data=1,256,56,56 weight=64,256,1,1")  # where the passes take more than it saves
     assert templates_for(large, ZEN3)[0].name != "conv2d.strassen"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_panels_lie_as_they_are_read(whole: bool) -> None:
+    """All panels of a product one behind the other where a block has all columns, else a panel of all products."""
+    workload = parse_workload("matmul a=128,768 b=768,768")
+    knobs = {"block.p": 1, "block.i": 0, "block.j": 0 if whole else 1, "outer": (2, 1, 0), "inner": (0, 1, 2)}
+    config = lookup(FLOATS).default(workload, ZEN4).replace(**knobs)
+    state = lookup(FLOATS).schedule(workload, config, ZEN4).state
+    order = [dimension for dimension, _ in state.layout(state.tensor("strassen_u")).order]
+    product, column = order.index(0), order.index(2)
+    assert product < column if whole else column < product
