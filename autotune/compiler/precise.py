@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from autotune.codegen.beside import Beside
 from autotune.codegen.object_cache import ObjectCache
@@ -36,11 +37,14 @@ WORTH_NARROWING = 0.95
 """Share of the time in f32 that a narrow product may take, as far as that is known."""
 SIZES = (1.0, 1.0, 0.25, 4.0)
 """Of the sample inputs, each with a seed of its own: the spread of their floats."""
+ROUNDED = (6, 4)
+"""Points of tiles that are tried rounded to bf16, while the error allows it: those of 4 x 4 outputs and of 2 x 2."""
+WORTH_TRYING = 0.5
+"""Of what rounding could save, what has to be left for another try: a precaution against waiting."""
 MARGIN = 0.8
 """Share of the error allowed that the worst sample may reach. A precaution, not a measurement: nothing bounds
 what other inputs err by."""
 
-Compile = Callable[[Graph], CompiledModel]
 Narrow = Callable[[Collection[str]], Graph]
 """The graph with some of its products narrow."""
 
@@ -87,8 +91,9 @@ def in_precision(
 ) -> tuple[Graph, Precise]:
     """The graph with 16-bit products, and what is to be said about them.
 
-    "auto" runs the program on sample inputs of several sizes, where this machine can. Until the worst error, with a
-    margin, is small enough it keeps in f32 what is gained the least by, or what comes last, whichever leaves more of
+    "auto" runs the program on sample inputs of several sizes, where this machine can. Convolutions round the tiles that
+    they transform, too, the larger or the smaller ones, where the worst error, with a margin, is small enough. Where it
+    is too large without that it keeps in f32 what is gained the least by, or what comes last, whichever leaves more of
     the gain.
 
     Raises:
@@ -103,18 +108,70 @@ def in_precision(
         names = [node.name for node in nodes]
         return narrow(names), Precise(precision.name, dtype.value, len(names), len(names))
 
-    def compiled(graph: Graph) -> CompiledModel:
-        return compile_graph(graph, target, database, cache, strict_fp=strict_fp)
-
-    gains = _gains(graph, nodes, narrow, target, database, cache, dtype, strict_fp)
+    choose = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target, database=database))
+    bound, here = precision.max_error, not target.missing_features()
+    tried = precision.name == "auto" or bound is not None  # else they are the model's own roundings
+    saving = functools.partial(_gains, graph, nodes, choose=choose, dtype=dtype, strict_fp=strict_fp)
+    gains, saved = saving(narrow=narrow), dict[int, dict[str, float]]()
+    for points in ROUNDED if tried and here and not strict_fp and folds_rows(target, DType.bf16) else ():
+        rounding = functools.partial(narrow, rounded={node.name: points for node in nodes})
+        more = saving(narrow=rounding, rounds=True)
+        saved[points] = {name: seconds - gains.get(name, 0.0) for name, seconds in more.items()}
     found = Precise(precision.name, dtype.value, len(gains), len(nodes))
-    if not gains:
+    if not gains and not any(saved.values()):
         return graph, replace(found, note="16 bits would not be faster")
-    if precision.name == "model" and precision.max_error is None:  # whose roundings they are
-        return narrow(gains), found
-    if target.missing_features():
-        return narrow(gains), replace(found, note="not tried on inputs: made for another CPU")
-    return _within(graph, gains, narrow, compiled, found, precision.max_error or MAX_ERROR)
+    if not tried or not here:
+        return narrow(gains), replace(found, note="not tried on inputs: made for another CPU" if tried else "")
+    tries = _Tries(graph, target, database, cache, bound or MAX_ERROR, strict_fp)
+    error = tries.error_of(narrow(gains))
+    if error > tries.most:
+        return _fewer(gains, narrow, tries, found)
+    best = _Rounded()
+    for points, seconds in saved.items():
+        if best.saved < WORTH_TRYING * sum(seconds.values()):
+            best = max(best, _rounded(gains, seconds, points, narrow, tries), key=lambda one: one.saved)
+    if not best.names:
+        return narrow(gains), replace(found, error=error)
+    names = [*gains, *(name for name in best.names if name not in gains)]
+    counts = replace(found, narrow=len(names), rounded=len(best.names), error=best.error)
+    return narrow(names, rounded=dict.fromkeys(best.names, best.points)), counts
+
+
+class _Rounded(NamedTuple):
+    """Convolutions that round tiles of so many points, the seconds that they save by it, and the program's error."""
+
+    names: Sequence[str] = ()
+    points: int = 0
+    saved: float = 0.0
+    error: float = 0.0
+
+
+def _rounded(
+    gains: Collection[str], saved: Mapping[str, float], points: int, narrow: Callable[..., Graph], tries: _Tries
+) -> _Rounded:
+    """As many convolutions as the error allows rounded by tiles of so many points, beside all narrow products.
+
+    Args:
+        gains: the products that are narrow anyway; `saved`: seconds of those that it may be, in graph order.
+    """
+
+    def error_of(names: Collection[str]) -> float:
+        both = [*gains, *(name for name in names if name not in gains)]
+        return tries.error_of(narrow(both, rounded=dict.fromkeys(names, points)))
+
+    best, total = _Rounded(), sum(saved.values())
+    if (error := error_of(saved)) <= tries.most:
+        return _Rounded(list(saved), points, total, error)
+    for order in reversed(_orders(saved)):
+        if best.saved < WORTH_TRYING * total:
+            names, error = _most(order, error_of, tries.most)
+            best = max(best, _Rounded(names, points, sum(saved[name] for name in names), error), key=lambda x: x.saved)
+    return best
+
+
+def _orders(gains: Mapping[str, float]) -> tuple[Sequence[str], ...]:
+    """What is left out, the last first: what comes last, or what gains the least."""
+    return list(gains), sorted(gains, key=lambda name: -gains[name])
 
 
 def _folds_pairs(target: Target) -> bool:
@@ -131,25 +188,37 @@ def folds_rows(target: Target, dtype: DType) -> bool:
     return any(d.tiled or target.core.folding(d.pipe, d.extent) > 1 for d in here)
 
 
-def _within(
-    graph: Graph, gains: Mapping[str, float], narrow: Narrow, compiled: Compile, found: Precise, allowed: float
-) -> tuple[Graph, Precise]:
-    """As much of the gain as the error allows."""
-    specs = [TensorSpec(v.name, v.dtype, v.shape) for v in graph.inputs]
-    samples, wide = [random_feeds(specs, seed, size) for seed, size in enumerate(SIZES)], compiled(graph)
-    right = [wide.run(feeds) for feeds in samples]
+class _Tries:
+    """What programs err by on sample inputs, from the one in f32."""
+
+    def __init__(
+        self, graph: Graph, target: Target, database: Database | None, cache: ObjectCache | None, allowed: float,
+        strict_fp: bool = False,
+    ) -> None:  # fmt: skip
+        specs = [TensorSpec(v.name, v.dtype, v.shape) for v in graph.inputs]
+        self.allowed, self.most = allowed, MARGIN * allowed
+        self._compile = functools.partial(
+            compile_graph, target=target, database=database, cache=cache, strict_fp=strict_fp
+        )
+        self._samples = [random_feeds(specs, seed, size) for seed, size in enumerate(SIZES)]
+        wide = self._compile(graph)
+        self._right = [wide.run(feeds) for feeds in self._samples]
+
+    def error_of(self, graph: Graph) -> float:
+        """The worst one."""
+        tried = self._compile(graph)
+        return max(max_error(tried.run(feeds), right) for feeds, right in zip(self._samples, self._right, strict=True))
+
+
+def _fewer(gains: Mapping[str, float], narrow: Narrow, tries: _Tries, found: Precise) -> tuple[Graph, Precise]:
+    """As much of the gain as the error allows, where it does not allow all."""
 
     def error_of(names: Collection[str]) -> float:
-        tried = compiled(narrow(names))
-        return max(max_error(tried.run(feeds), wanted) for feeds, wanted in zip(samples, right, strict=True))
+        return tries.error_of(narrow(names))
 
-    error, most = error_of(gains), MARGIN * allowed
-    if error <= most:
-        return narrow(gains), replace(found, error=error)
-    note = f"more would err by over {allowed:g}"
-    orders = (list(gains), sorted(gains, key=lambda name: -gains[name]))
-    tried = [_most(order, error_of, most) for order in orders]
+    tried = [_most(order, error_of, tries.most) for order in _orders(gains)]
     names, error = max(tried, key=lambda one: sum(gains[name] for name in one[0]))
+    note = f"more would err by over {tries.allowed:g}"
     return narrow(names), replace(found, narrow=len(names), error=error, note=note)
 
 
@@ -169,23 +238,28 @@ def _most(
 
 
 def _gains(
-    graph: Graph, products: Iterable[Node], narrow: Narrow, target: Target, database: Database | None,
-    cache: ObjectCache | None, dtype: DType, strict_fp: bool,
+    graph: Graph, products: Iterable[Node], *, narrow: Narrow, choose: Chooser, dtype: DType, strict_fp: bool,
+    rounds: bool = False,
 ) -> dict[str, float]:  # fmt: skip
-    """Seconds that 16 bits save, for the products that they make faster, in graph order."""
+    """Seconds that 16 bits save, for the products that they make faster, in graph order; with `rounds` only of those
+    whose kernels round what they transform."""
     nodes = [node for node in products if not too_large(graph, node, dtype)]
     before = _by_origin(graph)
     after = _by_origin(narrow([node.name for node in nodes]))
-    choose = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target, database=database))
     gains: dict[str, float] = {}
     for node in nodes:
         origin = node.origins[0] if node.origins else ""
-        if origin in before and origin in after:
+        if origin in before and origin in after and (not rounds or _rounds(after[origin], choose)):
             wide = _seconds(before[origin], choose, strict_fp, least=True)
             short = _seconds(after[origin], choose, strict_fp, least=False)
             if short < WORTH_NARROWING * wide:
                 gains[node.name] = wide - short
     return gains
+
+
+def _rounds(workload: Workload, choose: Chooser) -> bool:
+    known = known_algorithm(workload, choose.own(workload).algorithm)
+    return known is not None and known.rounds is not None
 
 
 def _by_origin(graph: Graph) -> Mapping[str, Workload]:

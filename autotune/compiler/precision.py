@@ -55,6 +55,7 @@ class Precise:
         asked: the name of the precision.
         dtype: of the operands of narrow products.
         narrow: how many products are; `products`: how many could be.
+        rounded: how many of those are convolutions by tiles that are rounded once more when they are transformed.
         error: of the outputs, of their range, on sample inputs, as `Precision.max_error`; None where nobody looked.
         note: why there are not more, or nothing was looked at; empty where there is nothing to say.
     """
@@ -63,6 +64,7 @@ class Precise:
     dtype: str = "f32"
     narrow: int = 0
     products: int = 0
+    rounded: int = 0
     error: float | None = None
     note: str = ""
 
@@ -70,6 +72,7 @@ class Precise:
         if not self.narrow and not self.error:
             return "f32" + (f" ({self.note})" if self.note else "")
         text = f"{self.dtype} in {self.narrow} of {self.products} products" if self.narrow else "f32"
+        text += f" ({self.rounded} by tiles that it rounds, too)" if self.rounded else ""
         error = "" if self.error is None else f", off by {self.error:.1e} of the range on sample inputs"
         return text + error + (f"; {self.note}" if self.note else "")
 

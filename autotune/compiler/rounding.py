@@ -1,7 +1,8 @@
 """How exact a program should be: the rounding errors of its kernels' sums, before anything is run.
 
 Roundings are taken for independent. A sum of n terms of either sign then errs like the roundings of its partial sums
-(docs/adr/0032), and errors of kernels add up in quadrature, each as if nothing behind it averaged or amplified.
+(docs/adr/0032), and errors of kernels add up in quadrature, each as if nothing behind it averaged or amplified. What is
+stored in 16 bits is another matter, which `compiler.precise` tries on inputs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from autotune.ops import winograd
+from autotune.ops import winograd, winograd_matrices
 from autotune.ops.conv import Conv
 from autotune.ops.registry import compute_def, known_algorithm
 from autotune.ops.workload import Workload
@@ -22,10 +23,12 @@ def expected(workload: Workload, algorithm: str = "direct") -> float:
     if not any(t.dtype.is_float for stage in definition.stages for t in stage.outputs):
         return 0.0
     anchor = workload.anchor
-    if anchor is not None and algorithm in winograd.TILES:
+    if anchor is not None and anchor.op in winograd.OPERATORS:
         types = workload.types()
         x, weight = (types[i].shape for i in anchor.inputs[:2])
-        return winograd.error(Conv.of(anchor.op, x, weight, dict(anchor.attrs)), winograd.TILES[algorithm])
+        tile = winograd.TILES.get(algorithm) or winograd_matrices.ALGORITHMS.get(algorithm, (None,))[0]
+        if tile is not None:
+            return winograd.error(Conv.of(anchor.op, x, weight, dict(anchor.attrs)), tile)
     known = known_algorithm(workload, algorithm)
     return sum_error(_longest_sum(workload), 1.0 if known is None else known.error)
 

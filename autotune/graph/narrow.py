@@ -11,7 +11,8 @@ bits, so has its data. Of attention between such products queries, keys and valu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -23,7 +24,7 @@ from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.partition import is_depthwise, operation
 from autotune.graph.passes.dead_code import remove_dead_code
 from autotune.graph.passes.sweep import Sweep
-from autotune.ops import conv_rows
+from autotune.ops import conv_rows, winograd, winograd_matrices
 from autotune.ops.conv import CONVOLUTIONS, Conv
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
@@ -69,11 +70,19 @@ def too_large(graph: Graph, node: Node, dtype: DType) -> str:
     return ""
 
 
-def narrowed(graph: Graph, dtype: DType, chosen: Collection[str], *, between: bool = True) -> Graph:
+def narrowed(
+    graph: Graph,
+    dtype: DType,
+    chosen: Collection[str],
+    *,
+    between: bool = True,
+    rounded: Mapping[str, int] | None = None,
+) -> Graph:
     """The graph with those products that compute the values `chosen` of operands of `dtype`.
 
     Args:
         between: whether attention and depthwise convolutions between such products read 16 bits, too; else f32.
+        rounded: of convolutions among them, which points tiles may have whose transformed elements are rounded to bf16.
 
     Raises:
         ModelError: a weight of theirs is too large for it.
@@ -84,14 +93,15 @@ def narrowed(graph: Graph, dtype: DType, chosen: Collection[str], *, between: bo
     for node in graph.nodes:
         if node.name in products and (complaint := too_large(graph, node, dtype)):
             raise ModelError(f"precision {dtype}: {complaint}; use bf16, auto or f32")
-    return remove_dead_code(_Narrowing(graph, dtype.value, products, between).result())
+    return remove_dead_code(_Narrowing(graph, dtype.value, products, between, rounded or {}).result())
 
 
 class _Narrowing:
     """A sweep that stores in 16 bits what only products and what computes element by element read."""
 
-    def __init__(self, graph: Graph, dtype: str, products: set[str], between: bool) -> None:
+    def __init__(self, graph: Graph, dtype: str, products: set[str], between: bool, rounded: Mapping[str, int]) -> None:
         self._graph, self._dtype, self._products, self._between = graph, dtype, products, between
+        self._rounded = rounded
         self._stored = self._stored_narrow()
         self._sweep = Sweep(graph)
         self._narrow: dict[str, str] = {}
@@ -110,11 +120,23 @@ class _Narrowing:
             if read == list(own.inputs) and node.name not in self._stored:
                 sweep.keep(node)
                 continue
-            made = sweep.emit(node, node.op, read, **dict(node.attrs))
+            attrs = {**dict(node.attrs), **self._tiles(own)}
+            made = sweep.emit(node, node.op, read, **attrs)
             if node.name in self._stored and sweep.values[made].dtype != self._dtype:
                 made = sweep.emit(node, "cast", (made,), to=self._dtype)
             sweep.replace(node, made)
         return sweep.result()
+
+    def _tiles(self, node: Node) -> dict[str, int]:
+        """What a convolution is to know of tiles that it may round; nothing where there are none."""
+        points = self._rounded.get(node.name, 0)
+        if not points or node.name not in self._products or node.op not in winograd.OPERATORS:
+            return {}
+        x, weight = (self._graph.values[name].shape for name in node.inputs[:2])
+        size = Conv.of(node.op, x, weight, dict(node.attrs))
+        may = replace(size, rounded=min(points, size.points))
+        able = any(winograd_matrices.allowed(may, tile, DType.bf16) for tile in winograd.TILES.values())
+        return {"rounded": may.rounded} if able and node.inputs[1] in self._graph.constants else {}
 
     def _operand(self, node: Node, name: str, before: str, as_narrow: bool) -> str:
         """What a node reads in the place of a value."""
@@ -196,8 +218,11 @@ def _moves(node: Node) -> bool:
 
 
 def _fits(array: Array, dtype: DType) -> bool:
-    finite = array[np.isfinite(array)]
-    return not finite.size or float(np.abs(finite).max()) <= _end(dtype)
+    least, most = float(array.min(initial=0.0)), float(array.max(initial=0.0))
+    if not np.isfinite(least) or not np.isfinite(most):  # seldom, and slow: the finite ones have to be picked out
+        finite = array[np.isfinite(array)]
+        least, most = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
+    return max(-least, most) <= _end(dtype)
 
 
 def _end(dtype: DType) -> float:

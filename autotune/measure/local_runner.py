@@ -17,7 +17,7 @@ from autotune.measure.bench import Bench, TaskData
 from autotune.measure.buffers import SpareBuffers
 from autotune.measure.failure import Failure
 from autotune.measure.gauge import Gauge
-from autotune.measure.reference import Errors, error_factor, make_reference
+from autotune.measure.reference import Errors, allowance, make_reference
 from autotune.measure.rounds import is_calm
 from autotune.measure.timing import (
     Patience,
@@ -176,7 +176,7 @@ class LocalRunner:
             bench = stack.enter_context(self._bench(workload, build.kernel))
         except CodegenError as error:
             return Failure("compile", str(error))
-        errors = verify(bench, self._pools, error_factor(workload, build.algorithm))
+        errors = verify(bench, self._pools, allowance(workload, build.algorithm))
         return errors if isinstance(errors, Failure) else (bench, errors)
 
     def _bench(self, workload: Workload, kernel: KernelObject, lender: Bench | None = None) -> Bench:

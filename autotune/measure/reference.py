@@ -5,10 +5,10 @@ absolute, one number per output:
 
     allowed = 4 · max(sqrt(K) · eps · scale, 4 · e)
 
-K is the longest sum, eps the unit of the coarsest float type involved, scale the largest finite reference
-value, and e the error that plain NumPy makes in the workload's own dtypes (for float64: in float32, scaled by
-the ratio of the units): it carries the conditioning of what surrounds the sum (exponentials, divisions, clips,
-differences), of which scale alone knows nothing. Rounding
+K is the length of a stage's sum and eps the unit of the float type that it produces, of the stage where both
+together are largest; scale is the largest finite reference value, and e the error that plain NumPy makes in the
+workload's own dtypes (for float64: in float32, scaled by the ratio of the units): it carries the conditioning of what
+surrounds the sum (exponentials, divisions, clips, differences), of which scale alone knows nothing. Rounding
 errors of a sum grow like sqrt(K) (Higham and Mary, 2019), and NumPy's order of summation is up to four
 times better than the worst; a lost or doubled term is larger by orders.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from autotune.ops.registry import compute_def, known_algorithm
 from autotune.ops.workload import TensorType, Workload
 from autotune.tensor import ComputeDef, DType
 from autotune.tensor.evaluate import evaluate
+from autotune.tensor.stage import Stage
 from autotune.tensor.storage import INTEGER_BITS, integer_range
 
 Array = npt.NDArray[Any]
@@ -112,7 +113,7 @@ def reference_of(definition: ComputeDef, inputs: tuple[Array, ...]) -> Reference
     # Float64 makes no error against itself: what float32 makes, scaled, knows the conditioning just as well.
     share = _EPS[DType.f64] / _EPS[DType.f32] if double else 1.0
     outputs = tuple(exact[name] for name in definition.outputs)
-    unit = math.sqrt(longest_sum(definition)) * coarsest_eps(definition)
+    unit = rounding_unit(definition)
     tolerances = tuple(_tolerance(exact[name], rough[name], unit, share) for name in definition.outputs)
     return Reference(inputs, outputs, tolerances)
 
@@ -136,44 +137,64 @@ def sample(kind: TensorType, rng: np.random.Generator) -> Array:
     return rng.integers(0, 8, kind.shape, dtype.numpy)
 
 
-def longest_sum(definition: ComputeDef) -> int:
-    """The largest number of rounded additions (or multiplications) that one reduction or scan makes."""
-    lengths = [1]
-    for stage in definition.stages:
-        if stage.reducer is not None and stage.reducer.name not in _NO_ROUNDING:
-            lengths.append(math.prod(axis.extent for axis in stage.reduce_axes))
-        if stage.scan_axis is not None:
-            lengths.append(stage.axis(stage.scan_axis).extent)
-    return max(lengths)
+def rounding_unit(definition: ComputeDef) -> float:
+    """By which share of their size results may be off, for rounding: the worst stage's `sqrt(K) · eps`.
+
+    A sum of 16-bit numbers in f32 that is stored in 16 bits is rounded to these once, not with each addition.
+    """
+    return max((math.sqrt(_additions(stage)) * _eps(stage) for stage in definition.stages), default=0.0)
+
+
+def _additions(stage: Stage) -> int:
+    """The number of rounded additions (or multiplications) that a reduction or scan makes; 1 where there is none."""
+    summed = stage.reducer is not None and stage.reducer.name not in _NO_ROUNDING
+    terms = math.prod(axis.extent for axis in stage.reduce_axes) if summed else 1
+    return max(terms, 1 if stage.scan_axis is None else stage.axis(stage.scan_axis).extent)
 
 
 def coarsest_eps(definition: ComputeDef) -> float:
     """Machine epsilon of the least precise float type that a stage produces; 0 without floats."""
-    types = {tensor.dtype for stage in definition.stages for tensor in stage.outputs if tensor.dtype.is_float}
-    return max((_EPS[dtype] for dtype in types), default=0.0)
+    return max(map(_eps, definition.stages), default=0.0)
+
+
+def _eps(stage: Stage) -> float:
+    return max((_EPS[tensor.dtype] for tensor in stage.outputs if tensor.dtype.is_float), default=0.0)
 
 
 _EPS = {DType.f64: 2.0**-52, DType.f32: 2.0**-23, DType.f16: 2.0**-10, DType.bf16: 2.0**-7}
 
 
-def error_factor(workload: Workload, algorithm: str) -> float:
-    """How many times a workload's tolerance an algorithm may use; once, for a definition of a template's own."""
+class Allowance(NamedTuple):
+    """What an algorithm may err by: so many times the tolerance, and at least so many times `unit` of the range."""
+
+    factor: float = 1.0
+    unit: float = 0.0
+
+
+AS_THE_DEFINITION = Allowance()
+
+
+def allowance(workload: Workload, algorithm: str) -> Allowance:
+    """Of an algorithm by its name; the tolerance, once, for a definition of a template's own."""
     known = known_algorithm(workload, algorithm)
-    return 1.0 if known is None else known.error
+    if known is None:
+        return AS_THE_DEFINITION
+    return Allowance(known.error, 0.0 if known.rounds is None else _EPS[known.rounds])
 
 
-def compare(reference: Reference, outputs: Sequence[Array], factor: float, circumstances: str) -> Errors | Failure:
+def compare(reference: Reference, outputs: Sequence[Array], allow: Allowance, circumstances: str) -> Errors | Failure:
     """Compare logical outputs with the reference.
 
     Args:
-        factor: how many times the tolerance the algorithm may use (`Algorithm.error`).
+        allow: what the algorithm may err by.
         circumstances: how the outputs came about, for the message of a failure.
     """
     worst = Errors(0.0, 0.0, 0.0)
     for number, (expected, got, tolerance) in enumerate(
         zip(reference.outputs, outputs, reference.tolerances, strict=True)
     ):
-        allowed = tolerance * factor
+        scale = _scale(expected)
+        allowed = allow.factor * max(tolerance, _CONFIDENCE * allow.unit * scale)
         error = _absolute_error(expected, got)
         wrong = ~(error <= allowed)
         if wrong.any():
@@ -185,7 +206,7 @@ def compare(reference: Reference, outputs: Sequence[Array], factor: float, circu
             )
         largest = float(error.max(initial=0.0))
         if largest >= worst.max_abs_err:
-            worst = Errors(largest, largest / (_scale(expected) or 1.0), allowed)
+            worst = Errors(largest, largest / (scale or 1.0), allowed)
     return worst
 
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from autotune.measure.bench import Bench, outside, physical
 from autotune.measure.failure import Failure
-from autotune.measure.reference import Errors, compare
+from autotune.measure.reference import AS_THE_DEFINITION, Allowance, Errors, compare
 from autotune.runtime.threads import ThreadPool
 
 
-def verify(bench: Bench, pools: list[ThreadPool], factor: float = 1.0) -> Errors | Failure:
-    """Find whether the outputs are within `factor` times the reference's tolerance.
+def verify(bench: Bench, pools: list[ThreadPool], allow: Allowance = AS_THE_DEFINITION) -> Errors | Failure:
+    """Find whether the outputs are as near to the reference as `allow` says.
 
     Run at each number of threads, then once more with scratch as the last run left it; compare each time.
 
@@ -32,7 +32,7 @@ def verify(bench: Bench, pools: list[ThreadPool], factor: float = 1.0) -> Errors
         written = [buffer.bytes.tobytes() for _, buffer in bench.outputs()]
         if worst is not None and written == accepted:  # the usual case: bit for bit what was right before
             continue
-        found = _compare(bench, factor, circumstances)
+        found = _compare(bench, allow, circumstances)
         if isinstance(found, Failure):
             return found
         if worst is None or found.max_abs_err > worst.max_abs_err:
@@ -42,11 +42,11 @@ def verify(bench: Bench, pools: list[ThreadPool], factor: float = 1.0) -> Errors
     return worst
 
 
-def _compare(bench: Bench, factor: float, circumstances: str) -> Errors | Failure:
+def _compare(bench: Bench, allow: Allowance, circumstances: str) -> Errors | Failure:
     for operand, buffer in bench.outputs():
         mask = outside(operand.layout, operand.shape)
         around = None if mask is None else operand.layout.pack(np.zeros(operand.shape, operand.dtype.numpy))[mask]
         if mask is not None and (physical(operand, buffer)[mask] != around).any():
             what = f"halo or block padding of output {operand.name} ({operand.layout}) is not {operand.layout.fill}"
             return Failure("incorrect", f"{what} ({circumstances})")
-    return compare(bench.task.reference, bench.logical_outputs(), factor, circumstances)
+    return compare(bench.task.reference, bench.logical_outputs(), allow, circumstances)

@@ -42,6 +42,7 @@ from autotune.ops import (
     trees,
     winograd,
     winograd_exact,
+    winograd_matrices,
     winograd_rows,
 )
 from autotune.ops.parse import parse_workload
@@ -101,5 +102,6 @@ __all__ = [
     "trees",
     "winograd",
     "winograd_exact",
+    "winograd_matrices",
     "winograd_rows",
 ]

@@ -41,6 +41,7 @@ class Conv:
             where an algorithm asks for it.
         points: along one side of a tile that an algorithm transforms, at most: the more, the more rounding errors are
             amplified.
+        rounded: the same of tiles whose transformed elements an algorithm may round to bf16; 0: of none.
     """
 
     n: int
@@ -56,6 +57,7 @@ class Conv:
     pad_value: int = 0
     sum_bits: int = SUM_BITS
     points: int = MOST_POINTS
+    rounded: int = 0
 
     @staticmethod
     def of(op: str, x: tuple[int, ...], weight: tuple[int, ...], attrs: Mapping[str, Any]) -> Conv:
@@ -82,7 +84,11 @@ class Conv:
         require(bits <= SUM_BITS, f"{op}: sum_bits={bits} is more than the {SUM_BITS} that sums have")
         points = integer(op, attrs, "points", 1) if "points" in attrs else MOST_POINTS
         require(points <= MOST_POINTS, f"{op}: points={points} is more than the {MOST_POINTS} that tiles have")
-        return Conv(n, c, k, tuple(image), tuple(window), out, stride, pad, dilation, groups, value, bits, points)
+        rounded = integer(op, attrs, "rounded", 0) if "rounded" in attrs else 0
+        require(rounded <= points, f"{op}: rounded={rounded} is more than the {points} points that tiles may have")
+        return Conv(
+            n, c, k, tuple(image), tuple(window), out, stride, pad, dilation, groups, value, bits, points, rounded
+        )
 
     @property
     def h(self) -> int:
@@ -134,8 +140,8 @@ class Conv:
 def _convolution(op: str, rank: int) -> None:
     @operator(
         op, operands="data weight", weights="weight", traits="leads_layout", stride=(1,) * rank, pad=(0,) * (2 * rank),
-        dilation=(1,) * rank, groups=1, rare="pad_value sum_bits points", pad_value=0, sum_bits=SUM_BITS,
-        points=MOST_POINTS,
+        dilation=(1,) * rank, groups=1, rare="pad_value sum_bits points rounded", pad_value=0,
+        sum_bits=SUM_BITS, points=MOST_POINTS, rounded=0,
     )  # fmt: skip
     def conv(inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
         """conv[n,k,oh,ow] = sum over c,r,s of x[n, c, oh*sh + r*dh - top, ow*sw + s*dw - left] * w[k,c,r,s].

@@ -85,6 +85,7 @@ class Algorithm:
         strict: it multiplies what the definition multiplies, so that errors are those of another order of summation.
         factor: type of what it multiplies; None: that of the operands.
         prepared: the numbers of the operands that must be constant, of which it makes something once and for all.
+        rounds: the float type to which it rounds what it multiplies; None: no other than the definition does.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Algorithm:
     strict: bool = True
     factor: DType | None = None
     prepared: tuple[int, ...] = ()
+    rounds: DType | None = None
 
     @property
     def error(self) -> float:
@@ -133,7 +135,7 @@ def operator(
 
 def algorithm(
     op: str, name: str, *, multiplications: Count = _not_fewer, error: float | Callable[[], float] = 1.0,
-    strict: bool = True, factor: DType | None = None, prepared: tuple[int, ...] = (),
+    strict: bool = True, factor: DType | None = None, prepared: tuple[int, ...] = (), rounds: DType | None = None,
 ) -> Callable[[Compute], Compute]:  # fmt: skip
     """Register another ComputeDef of the same operator (Winograd, ...), verified against the plain one.
 
@@ -144,7 +146,7 @@ def algorithm(
 
     def register(fn: Compute) -> Compute:
         registered(fn)
-        _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, find_error, strict, factor, prepared)
+        _ALGORITHMS[(op, name)] = Algorithm(name, fn, multiplications, find_error, strict, factor, prepared, rounds)
         return fn
 
     return register

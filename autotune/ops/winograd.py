@@ -16,7 +16,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from autotune.ops.checks import floating, require, same_dtype
@@ -197,8 +197,8 @@ def transposed(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def _rounding(size: Conv, tile: Tile, data: DType) -> Arithmetic:
-    """In floats."""
+def in_floats(size: Conv, tile: Tile, data: DType) -> Arithmetic:
+    """Transforms and products in the floats that such data is summed up in."""
     total = accumulator(data)
     down, across = (
         Side(t.G, halves(t.BT, monic=True), halves(transposed(t.AT))) for t in (transforms(m, taps(size)) for m in tile)
@@ -216,13 +216,73 @@ def _winograd(op: str, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, 
         f"{op}: {name} needs a square kernel of 2 to {most_taps(tile)} taps per stride, the same stride both ways, "
         f"dilation 1, groups 1, and as many points as its tiles have; points={size.points}",
     )
-    return convolved(x, weight, size, tile, _rounding(size, tile, x.dtype))
+    return convolved(x, weight, size, tile, in_floats(size, tile, x.dtype))
 
 
-def convolved(x: Tensor, weight: Tensor, size: Conv, tile: Tile, use: Arithmetic) -> Tensor:
-    """The stages wino_x (with a stride only), wino_u (constants only), wino_tp, wino_t, wino_vp, wino_v, wino_m,
-    wino_sp, wino_s, wino_yp, wino_y and conv: the image taken apart; weights; inputs down and across the tile;
-    products; outputs down and across. `p` is the sparse first half of a transform."""
+@dataclass(frozen=True)
+class Factors:
+    """What is multiplied: transformed windows by transformed tiles, each element (xi, nu) by itself.
+
+    Attributes:
+        edge: rows and columns of both.
+        window: of an element (xi, nu) and a filter, what the tap (r, s) of each term adds.
+        taps: r and s; `along`: the axes of the terms, the channel last.
+        halfway: the tiles (image, channel, row, column, xi, j) but for their rows' last transform, `signs` of (nu, j).
+        image: which one a result reads, at a tap along the depth.
+        filters, results: how many there are. `amplified`: errors of the products, as `Stage.amplified`.
+    """
+
+    edge: tuple[int, int]
+    window: Callable[..., Expr]
+    taps: tuple[Axis, Axis]
+    along: tuple[Axis, ...]
+    halfway: Tensor
+    signs: Matrix
+    image: Callable[[Expr], Expr]
+    filters: int
+    results: int
+    use: Arithmetic
+    amplified: float
+
+
+Multiply = Callable[[Factors], Callable[..., Expr]]
+"""Makes the products (result, filter, row and column of tiles, xi, nu)."""
+
+
+def tile_by_tile(f: Factors) -> Callable[..., Expr]:
+    """The stages wino_u, wino_v and wino_m: elements of tiles lie where these do."""
+    *_, rows, columns, _, _ = f.halfway.shape
+    u = compute(
+        (*f.edge, f.filters, *(axis.extent for axis in f.along)),
+        lambda xi, nu, k, *term: sum_(f.window(xi, nu, k, term, *(tap.var for tap in f.taps)), f.taps),
+        name="wino_u",
+    )
+    v = across("wino_v", f.signs, f.halfway)
+    total = f.use.total
+    m = compute(
+        (f.results, f.filters, rows, columns, *f.edge),
+        lambda n, k, th, tw, xi, nu: sum_(
+            cast(total, u[(xi, nu, k, *f.along)]) * cast(total, v[f.image(n), f.along[-1], th, tw, xi, nu]), f.along
+        ),
+        name="wino_m",
+        amplified=f.amplified,
+    )
+    return lambda *at: m[at]
+
+
+def across(name: str, matrix: Matrix, tiles: Tensor) -> Tensor:
+    """Rows of tiles (image, channel, row, column, xi, j) by the rows of a matrix."""
+    at, j = table(f"{name}_m", matrix, tiles.dtype), reduce_axis(len(matrix[0]), "j")
+    shape = (*tiles.shape[:5], len(matrix))
+    return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(nu, j) * tiles[n, k, th, tw, xi, j], j), name=name)
+
+
+def convolved(
+    x: Tensor, weight: Tensor, size: Conv, tile: Tile, use: Arithmetic, multiply: Multiply = tile_by_tile
+) -> Tensor:
+    """The stages wino_x (with a stride only), wino_tp, wino_t, wino_vp, those of the products (weights wino_u, inputs
+    wino_v, products wino_m), wino_sp, wino_s, wino_yp, wino_y and conv: the image taken apart; inputs down and across
+    the tile; outputs down and across. `p` is the sparse first half of a transform."""
     edge, step, inner, depth = edges(size, tile), size.stride[-1], channels(size), Depth.of(size)
     rows, columns = -(-size.oh // tile.rows), -(-size.ow // tile.columns)
     (top, left), results = flat(size).pad[:2], flat(size).n
@@ -231,37 +291,32 @@ def convolved(x: Tensor, weight: Tensor, size: Conv, tile: Tile, use: Arithmetic
         """Channel, first row and first column of channel q of the image taken apart."""
         return q % size.c, q // (step * size.c), q // size.c % step
 
-    g, h = (table(f"G{n}", side.taps, use.factor) for n, side in enumerate((use.down, use.across)))
+    wide = use.total if use.factor.is_float else use.factor  # in which tiles and windows are transformed
+    g, h = (table(f"G{n}", side.taps, wide) for n, side in enumerate((use.down, use.across)))
     r, s, c = reduce_axis(taps(size), "r"), reduce_axis(taps(size), "s"), reduce_axis(inner, "c")
     along = [reduce_axis(depth.taps, "q")] if depth.taps > 1 else []
     lone = [const(0, DType.i64)] if size.rank > 2 and not along else []
 
-    def tap(k: Expr, channel: Expr, deep: Sequence[Expr]) -> Expr:
+    def tap(k: Expr, channel: Expr, deep: Sequence[Expr], r: Expr, s: Expr) -> Expr:
         before = [*deep, *lone]
         if step == 1:
             return weight[(k, channel, *before, r, s)]
         c, row, column = phase(channel)
-        at = r.var * step + row, s.var * step + column
+        at = r * step + row, s * step + column
         known = (at[0] < size.r) & (at[1] < size.s) if size.r % step else None
         return read(weight, (k, c, *before, *at), when=known)
 
-    u = compute(
-        (*edge, size.k, *(axis.extent for axis in along), inner),
-        lambda xi, nu, k, *term: sum_(g(xi, r) * cast(use.factor, tap(k, term[-1], term[:-1])) * h(nu, s), (r, s)),
-        name="wino_u",
-    )
+    def window(xi: Expr, nu: Expr, k: Expr, term: Sequence[Expr], r: Expr, s: Expr) -> Expr:
+        """What a tap of a filter adds to an element of the transformed window."""
+        return g(xi, r) * cast(wide, tap(k, term[-1], term[:-1], r, s)) * h(nu, s)
 
     def down(name: str, matrix: Matrix, image: Callable[..., Expr], many: tuple[int, int], dtype: DType) -> Tensor:
         """Columns of the tiles of `many` (images, channels) by the rows of a matrix."""
         at, i = table(f"{name}_m", matrix, dtype), reduce_axis(len(matrix[0]), "i")
         shape = (*many, rows, columns, len(matrix), edge[1])
-        return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(xi, i) * image(n, k, th, tw, i, nu), i), name=name)
-
-    def across(name: str, matrix: Matrix, image: Tensor) -> Tensor:
-        """Rows of the tiles by the rows of a matrix."""
-        at, j = table(f"{name}_m", matrix, image.dtype), reduce_axis(len(matrix[0]), "j")
-        shape = (*image.shape[:5], len(matrix))
-        return compute(shape, lambda n, k, th, tw, xi, nu: sum_(at(nu, j) * image[n, k, th, tw, xi, j], j), name=name)
+        return compute(
+            shape, lambda n, k, th, tw, xi, nu: sum_(at(xi, i) * image(n, k, th, tw, i.var, nu), i), name=name
+        )
 
     def of(tensor: Tensor) -> Callable[..., Expr]:
         return lambda *at: tensor[at]
@@ -294,26 +349,22 @@ def convolved(x: Tensor, weight: Tensor, size: Conv, tile: Tile, use: Arithmetic
             name="wino_x",
         )
 
-    def pixel(n: Expr, c: Expr, th: Expr, tw: Expr, i: Axis, j: Expr) -> Expr:
-        at = th * tile.rows + i.var, tw * tile.columns + j
+    def pixel(n: Expr, c: Expr, th: Expr, tw: Expr, i: Expr, j: Expr) -> Expr:
+        at = th * tile.rows + i, tw * tile.columns + j
         if step > 1:
-            return cast(use.factor, apart[(n, c, *at)])
-        return cast(use.factor, element(n, c, at[0] - top, at[1] - left))
+            return cast(wide, apart[(n, c, *at)])
+        return cast(wide, element(n, c, at[0] - top, at[1] - left))
 
     (signs, parts), (signs_across, parts_across) = use.down.inputs, use.across.inputs
     given, made = (images, inner), (results, size.k)
-    t = down("wino_t", signs, of(down("wino_tp", parts, pixel, given, use.factor)), given, use.factor)
-    v = across("wino_v", signs_across, across("wino_vp", parts_across, t))
-    products = compute(
-        (*made, rows, columns, *edge),
-        lambda n, k, th, tw, xi, nu: sum_(
-            cast(use.total, u[(xi, nu, k, *along, c)]) * cast(use.total, v[image(n), c, th, tw, xi, nu]), (*along, c)
-        ),
-        name="wino_m",
-        amplified=amplification(tile, taps(size)) if use.total.is_float else 1.0,
-    )
+    t = down("wino_t", signs, of(down("wino_tp", parts, pixel, given, wide)), given, wide)
+    factors = Factors(
+        edge, window, (r, s), (*along, c), across("wino_vp", parts_across, t), signs_across, image, *made[::-1], use,
+        amplification(tile, taps(size)) if use.total.is_float else 1.0,
+    )  # fmt: skip
+    products = multiply(factors)
     (sums, weights), (sums_across, weights_across) = use.down.products, use.across.products
-    part = down("wino_sp", transposed(sums), of(products), made, use.total)
+    part = down("wino_sp", transposed(sums), products, made, use.total)
     half = down("wino_s", transposed(weights), of(part), made, use.total)
     y = across("wino_y", transposed(weights_across), across("wino_yp", transposed(sums_across), half))
 

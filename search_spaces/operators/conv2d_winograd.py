@@ -33,8 +33,8 @@ from autotune.target import Target
 from autotune.tensor.dtype import DType
 from autotune.tensor.layout import Layout
 
-ROW, COLUMN = 4, 5
-"""Axes of a tile."""
+TILE, ROW, COLUMN = 3, 4, 5
+"""Axes of tiles: those of a row, and the rows and columns of each."""
 AHEAD = 4
 """Tiles by which an image that is not in L2 is fetched there before its use. Fewer, and into L1: up to 8 % slower."""
 WIDEST = 28
@@ -128,28 +128,10 @@ class Winograd:
         )
 
     def schedule(self, workload: Workload, config: Config, target: Target, interface: Interface | None) -> Schedule:
-        p = sizes(workload)
         lanes = target.lanes(DType.f32.bytes)
         a = anchored(workload, self.algorithm)
-        anchor = workload.anchor
-        assert anchor is not None
-        rows, columns = self.cost(workload, target).tiles
-        images = winograd.flat(p)
-        bottom, right = (
-            ((tiles - 1) * m + edge) * p.stride[-1] - before - extent
-            for tiles, m, edge, before, extent in zip(
-                (rows, columns), self.tile, winograd.edges(p, self.tile), images.pad, images.image, strict=False
-            )
-        )
-        types = {f"in{n}": i.type for n, i in enumerate(workload.inputs)}
-        types["out0"] = workload.types()[workload.outputs[0]]
-        layouts = {name: image_layout(types[name], target) for name in operand_layouts(workload, lanes, p.k)}
-        across = halo(p)[:-2]  # of a volume, and before and behind it
-        border = (*across, (images.pad[0], max(bottom, 0)), (images.pad[1], max(right, 0)))
-        source = workload.source(anchor.inputs[0])
-        data, image = f"in{source}", workload.types()[source]
-        layouts[data] = image_layout(image, target).with_halo(border, p.pad_value)
-        s = with_layouts(a.schedule, interface, layouts)
+        _, columns = self.cost(workload, target).tiles
+        s = with_layouts(a.schedule, interface, layouts_of_tiles(workload, self.tile, target))
         # As the products read them, panel after panel, so that the next ones lie behind those that are read.
         terms = s.state.stage("wino_m").stage.reduce_axes
         beside = [(len(terms) + 2, DOT_PRODUCTS[PAIRS].extent)] if self.exact else []
@@ -158,13 +140,9 @@ class Winograd:
         s = s.precompute("wino_u").layout("wino_u", panels)
         s = s.cache_write("wino_m")
         s, block = self._output(s, a.output, a.axes(a.output), config, lanes)
-        s = small(s.compute_at("wino_y", a.output, block[2], REGISTER), "wino_y", ROW, lanes)
-        s = small(s.compute_at("wino_yp", "wino_y", a.axes("wino_y")[ROW], REGISTER), "wino_yp", ROW, lanes)
-        s = small(s.compute_at("wino_s", "wino_y", a.axes("wino_y")[0], REGISTER), "wino_s", COLUMN, lanes)
-        s = small(s.compute_at("wino_sp", "wino_s", a.axes("wino_s")[COLUMN], REGISTER), "wino_sp", COLUMN, lanes)
+        s = made_outputs(s, a.output, block[2], lanes)
         s = self._products(s, a.output, block[1], config, lanes, columns, target)
-        distant = p.n * p.c * math.prod(p.image) * DType(image.dtype).bytes > target.l2_bytes
-        return self._input_transform(s, a.output, block[0], config, lanes, columns, data if distant else "")
+        return self._input_transform(s, a.output, block[0], config, lanes, columns, distant(workload, target))
 
     def _output(
         self, s: Schedule, out: str, axes: tuple[str, ...], config: Config, lanes: int
@@ -206,11 +184,7 @@ class Winograd:
         for loop in (xi, nu, j):
             s = s.unroll(v, loop)
         s = s.vectorize(v, f"{c}.1")
-        s = small(s.compute_at("wino_vp", v, xi, REGISTER), "wino_vp", ROW, lanes)
-        s = small(s.compute_at("wino_t", v, tw, REGISTER), "wino_t", COLUMN, lanes)
-        column = s.state.stage("wino_t").stage.axes[COLUMN].name
-        s = small(s.compute_at("wino_tp", "wino_t", column, REGISTER), "wino_tp", COLUMN, lanes)
-        return s.prefetch("wino_tp", image, s.state.stage("wino_tp").stage.axes[3].name, AHEAD, 2) if image else s
+        return made_inputs(s, tw, xi, lanes, image)
 
     def _products(
         self, s: Schedule, out: str, block: str, config: Config, lanes: int, columns: int, target: Target
@@ -244,6 +218,28 @@ class Winograd:
         return s.tensorize(acc, pair, dot) if dot else s
 
 
+def layouts_of_tiles(workload: Workload, tile: winograd.Tile, target: Target) -> dict[str, Layout]:
+    """Images in blocks of channels, with as wide a border as all tiles reach beyond the one that is read."""
+    p, anchor = sizes(workload), workload.anchor
+    assert anchor is not None
+    images = winograd.flat(p)
+    bottom, right = (
+        ((-(-count // m) - 1) * m + edge) * p.stride[-1] - before - extent
+        for count, m, edge, before, extent in zip(
+            (p.oh, p.ow), tile, winograd.edges(p, tile), images.pad, images.image, strict=False
+        )
+    )
+    types = {f"in{n}": i.type for n, i in enumerate(workload.inputs)}
+    types["out0"] = workload.types()[workload.outputs[0]]
+    lanes = target.lanes(DType.f32.bytes)
+    layouts = {name: image_layout(types[name], target) for name in operand_layouts(workload, lanes, p.k)}
+    across = halo(p)[:-2]  # of a volume, and before and behind it
+    border = (*across, (images.pad[0], max(bottom, 0)), (images.pad[1], max(right, 0)))
+    source = workload.source(anchor.inputs[0])
+    layouts[f"in{source}"] = image_layout(workload.types()[source], target).with_halo(border, p.pad_value)
+    return layouts
+
+
 def _planes(lanes: int) -> Layout:
     """(n, channel, th, tw, xi, nu) as one plane of blocked channels per point (xi, nu) of the transformed tile."""
     outer = tuple((d, 0) for d in (4, 5, 0, 1, 2, 3))
@@ -263,6 +259,39 @@ def _as_multiplied(config: Config, lanes: int, columns: int) -> Layout:
     whole = (0, 2, 3, 1) if divided else (0, 2, 1)
     rest = [] if divided else [(3, 0)]
     return Layout((*((d, 0) for d in (4, 5, *whole)), *tile, *rest, (1, lanes)), ((0, 0),) * 6)
+
+
+def made_inputs(s: Schedule, tile: str, row: str, lanes: int, image: str) -> Schedule:
+    """What comes before the last transform of tiles, in registers.
+
+    Args:
+        tile, row: the loops of `wino_v` over tiles and over rows of one. `image`: what is fetched ahead, if any.
+    """
+    s = small(s.compute_at("wino_vp", "wino_v", row, REGISTER), "wino_vp", ROW, lanes)
+    s = small(s.compute_at("wino_t", "wino_v", tile, REGISTER), "wino_t", COLUMN, lanes)
+    s = small(s.compute_at("wino_tp", "wino_t", _axis(s, "wino_t", COLUMN), REGISTER), "wino_tp", COLUMN, lanes)
+    return s.prefetch("wino_tp", image, _axis(s, "wino_tp", TILE), AHEAD, 2) if image else s
+
+
+def made_outputs(s: Schedule, out: str, tile: str, lanes: int) -> Schedule:
+    """What is made of products, in registers, in the loop of the output over tiles."""
+    s = small(s.compute_at("wino_y", out, tile, REGISTER), "wino_y", ROW, lanes)
+    s = small(s.compute_at("wino_yp", "wino_y", _axis(s, "wino_y", ROW), REGISTER), "wino_yp", ROW, lanes)
+    s = small(s.compute_at("wino_s", "wino_y", _axis(s, "wino_y", 0), REGISTER), "wino_s", COLUMN, lanes)
+    return small(s.compute_at("wino_sp", "wino_s", _axis(s, "wino_s", COLUMN), REGISTER), "wino_sp", COLUMN, lanes)
+
+
+def distant(workload: Workload, target: Target) -> str:
+    """The image, where it comes from behind the second cache; empty where it does not."""
+    p, anchor = sizes(workload), workload.anchor
+    assert anchor is not None
+    source = workload.source(anchor.inputs[0])
+    size = p.n * p.c * math.prod(p.image) * DType(workload.types()[source].dtype).bytes
+    return f"in{source}" if size > target.l2_bytes else ""
+
+
+def _axis(s: Schedule, stage: str, number: int) -> str:
+    return s.state.stage(stage).stage.axes[number].name
 
 
 def small(s: Schedule, stage: str, along: int, lanes: int, vector: int = 1) -> Schedule:

@@ -73,6 +73,7 @@ class Contraction:
         edges: numbers of the spatial axes on which conditions depend: of a map all, of a sum those of reads whose zeros
             do not lie in memory. Tiles at their ends are code of their own.
         folded: without one of the instructions it is nothing to try.
+        inside: it is computed in a loop of what reads it, one part after the other; threads share that loop.
     """
 
     schedule: Schedule
@@ -92,6 +93,7 @@ class Contraction:
     body: int = 1
     edges: tuple[int, ...] = ()
     folded: bool = False
+    inside: bool = False
 
     @property
     def reads(self) -> tuple[Factor, ...]:

@@ -63,7 +63,7 @@ class _Pieces(SketchedContraction):
     algorithm = pieces.NAME
     look = staticmethod(in_pieces)
 
-    def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
+    def finished(self, schedule: Schedule, nest: Tiles, workload: Workload, target: Target) -> Schedule:
         return _cut(schedule, target)
 
 

@@ -295,6 +295,7 @@ def _as_asking(cost: Cost) -> Cost:
 
 def sketch_space(c: Contraction, target: Target) -> SketchSpace:
     """The space of a contraction that has an axis for vectors."""
+    target = replace(target, num_threads=1) if c.inside else target
     registers, widens = target.num_vector_registers, bool(narrow(c, target))
     tiling_of: Callable[[Config], Tiling] = functools.lru_cache(4096)(lambda config: tiling(c, config))
     spatial = [n for n, a in enumerate(c.spatial) if a.extent > 1]
@@ -434,6 +435,11 @@ def _regular(c: Contraction, t: Tiling, f: Factor, where: str) -> bool:
 def _tiles(c: Contraction, lanes: tuple[int, ...], registers: int) -> list[tuple[int, ...]]:
     """Register tiles along at most three axes, large enough to be worth it where the axes are."""
     sizes = [_sizes(a, n in c.vector_axes(), lanes) for n, a in enumerate(c.spatial)]
+    if c.inside:  # where a part ends is another place in each turn, which code for the rest of a tile would have to ask
+        sizes = [
+            each if n in c.vector_axes() else [size for size in each if c.spatial[n].extent % size == 0]
+            for n, each in enumerate(sizes)
+        ]
     if c.lanewise:  # several vectors would share nothing
         sizes = [[1] if n in c.vector_axes() else each for n, each in enumerate(sizes)]
     wide = [n for n, each in enumerate(sizes) if len(each) > 1]

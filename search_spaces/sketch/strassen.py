@@ -76,7 +76,7 @@ class _Strassen(SketchedContraction):
         passes += 2 * target.core.barrier_cycles if target.num_threads > 1 else 0.0
         return c.points / plain.points, passes, weights / target.core.from_dram(target.num_threads)
 
-    def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
+    def finished(self, schedule: Schedule, nest: Tiles, workload: Workload, target: Target) -> Schedule:
         edit = Editor(schedule)
         _quarters(edit, target)
         _added_up(edit, target, self.pixels)

@@ -62,12 +62,16 @@ class _Sketch:
         c = space.numbers.c
         laid = with_layouts(c.schedule, interface, dict(c.layouts))
         t = self.tiling(space.tiling(config), c, laid)
-        if target.num_threads == 1:  # nobody to share with, and loops that are one hide what comes next
+        if space.numbers.target.num_threads == 1:  # nobody to share with, and loops that are one hide what comes next
             t = replace(t, shared=1)
-        nest = Tiles(c, t, laid)
-        return skip_what_nobody_reads(self.finished(nest.schedule(), nest, target), workload)
+        nest = Tiles(c, t, self.placed(laid, workload, target))
+        return skip_what_nobody_reads(self.finished(nest.schedule(), nest, workload, target), workload)
 
-    def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
+    def placed(self, schedule: Schedule, workload: Workload, target: Target) -> Schedule:
+        """With the loops around the nest, where it is a part of something."""
+        return schedule
+
+    def finished(self, schedule: Schedule, nest: Tiles, workload: Workload, target: Target) -> Schedule:
         """With what the nest reads made before, and what reads it done behind."""
         return schedule
 
@@ -148,7 +152,7 @@ class SketchedWidened(_Sketch):
 
     look = staticmethod(widened)
 
-    def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
+    def finished(self, schedule: Schedule, nest: Tiles, workload: Workload, target: Target) -> Schedule:
         return copied(schedule, nest, target)
 
 
@@ -166,7 +170,7 @@ class SketchedRows(_Sketch):
     algorithm = conv_rows.NAME
     look = staticmethod(in_rows)
 
-    def finished(self, schedule: Schedule, nest: Tiles, target: Target) -> Schedule:
+    def finished(self, schedule: Schedule, nest: Tiles, workload: Workload, target: Target) -> Schedule:
         return laid_in_rows(schedule, nest, target)
 
 

@@ -272,7 +272,8 @@ class Tiles:
                 break
             fused.append(loop)
         loop = edit.fuse(out, fused)
-        edit.parallel(out, loop)
+        if not self.c.inside:
+            edit.parallel(out, loop)
         edit.partition(out, [x for x in edit.loops(out) if x in self.ragged])
         return {x: loop if x in fused else x for x in outer}
 

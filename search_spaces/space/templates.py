@@ -20,6 +20,7 @@ from autotune.search_spaces.sketch import scaled as sketch_scaled
 from autotune.search_spaces.sketch import scaled_digits as sketch_scaled_digits
 from autotune.search_spaces.sketch import strassen as sketch_strassen
 from autotune.search_spaces.sketch import template as sketch_contraction
+from autotune.search_spaces.sketch import winograd as sketch_winograd
 
 TEMPLATE_MODULES = (
     attention,
@@ -38,4 +39,5 @@ TEMPLATE_MODULES = (
     sketch_scaled,
     sketch_scaled_digits,
     sketch_strassen,
+    sketch_winograd,
 )

@@ -162,6 +162,38 @@ def test_auto_keeps_a_margin_on_inputs_of_several_sizes(
         assert max_error(model.run(feeds), wide.run(feeds)) <= precise.MARGIN * allowed
 
 
+def windows(count: int) -> Graph:
+    """So many convolutions that Winograd's tiles compute, one behind the other, for as many kernels."""
+    builder = GraphBuilder("windows")
+    x = builder.input(Value("x", "f32", (1, 64, 28, 28)))
+    for n in range(count):
+        weight = builder.constant(random(64, 64, 3, 3, seed=n) / np.float32(24), "w")
+        window = builder.emit(
+            "conv2d", (x, weight), f"c{n}", f"C{n}", stride=(1, 1), pad=(1,) * 4, dilation=(1, 1), groups=1
+        )
+        x = builder.emit("relu", (window,), f"r{n}", f"R{n}")
+    graph = builder.build([Output("y", x)])
+    return replace(graph, nodes=tuple(replace(node, origins=(node.name,)) for node in graph.nodes))
+
+
+def test_auto_rounds_tiles_as_the_error_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    if not precise.folds_rows(NATIVE, DType.bf16):
+        pytest.skip("this CPU multiplies bf16 no faster than f32")
+    graph = windows(4)
+    wide = compile_graph(graph, NATIVE)
+    errors = {}
+    for allowed, points in ((0.3, {6}), (0.012, {4, 6}), (0.006, set[int]())):
+        found, said = in_precision(graph, NATIVE, precision=Precision("auto", allowed))
+        told = {dict(node.attrs)["rounded"] for node in found.nodes if "rounded" in dict(node.attrs)}
+        assert told <= points and bool(told) == bool(said.rounded) and said.error is not None
+        errors[allowed] = error(compile_graph(found, NATIVE), wide)
+        assert errors[allowed] <= allowed and said.error <= precise.MARGIN * allowed
+        assert ("by tiles that it rounds" in str(said)) == bool(said.rounded)
+    assert errors[0.3] > errors[0.006]
+    assert in_precision(graph, NATIVE, precision=Precision("auto", 0.3), strict_fp=True)[1].rounded == 0
+
+
 def test_auto_where_16_bits_are_no_faster(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     prefer(monkeypatch, "f32")
     found, said = in_precision(graph, NATIVE, precision=Precision("auto"))

@@ -234,3 +234,24 @@ def test_infinite_weights_are_none() -> None:
     array: Array = np.array([[np.inf], [1.0]], np.float32)
     y = net.builder.emit("matmul", (net.x, net.builder.constant(array)), "y", trans_a=False, trans_b=False)
     narrowed(net.graph(y), DType.f16, {y})
+
+
+def test_convolutions_are_told_which_of_their_tiles_may_be_rounded() -> None:
+    net = Net(1, 16, 12, 12)
+    first = net.conv(net.x, 16)
+    second = net.builder.emit(
+        "conv2d",
+        (first, net.weight(16, 16, 1, 1)),
+        "one",
+        "Conv",
+        stride=(1, 1),
+        pad=(0,) * 4,
+        dilation=(1, 1),
+        groups=1,
+    )
+    third = net.conv(second, 16)
+    graph = net.graph(third)
+    found = narrowed(graph, DType.bf16, {first, second, third}, rounded={first: 6, second: 6})
+    verify(found)
+    told = [dict(node.attrs).get("rounded") for node in found.nodes if node.op == "conv2d"]
+    assert told == [6, None, None], "windows of one pixel have no tiles, and the last was not asked"

@@ -9,17 +9,23 @@ import pytest
 
 from autotune.measure.failure import Failure
 from autotune.measure.reference import (
+    AS_THE_DEFINITION,
+    Allowance,
     Array,
     Errors,
     Reference,
     compare,
-    longest_sum,
     make_reference,
     reference_of,
+    rounding_unit,
 )
 from autotune.ops import parse_workload
 from autotune.ops.registry import compute_def
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
+from autotune.tensor import DType
+
+HALVES = "cast data=24,64:bf16 to=f32 + cast data=64,40:bf16 to=f32 + matmul a=step1 b=step2 + cast to=bf16"
+IN_HALVES = parse_workload(HALVES)
 
 
 def matmul(k: int, dtype: str = "f32", clip: bool = False) -> Workload:
@@ -51,9 +57,9 @@ def test_any_order_of_summation_passes_and_a_lost_product_does_not(k: int, clip:
     for order in (np.arange(k), np.arange(k)[::-1], np.random.default_rng(k).permutation(k)):
         total = sequential(a[:, order], b[order])
         got = np.clip(total, 0, 6) if clip else total
-        assert isinstance(compare(reference, [got], 1.0, ""), Errors)
+        assert isinstance(compare(reference, [got], AS_THE_DEFINITION, ""), Errors)
     lost = sequential(a[:, 1:], b[1:])
-    failure = compare(reference, [np.clip(lost, 0, 6) if clip else lost], 1.0, "1 thread")
+    failure = compare(reference, [np.clip(lost, 0, 6) if clip else lost], AS_THE_DEFINITION, "1 thread")
     assert isinstance(failure, Failure)
     assert failure.kind == "incorrect"
     assert "of 960 elements differ (1 thread)" in failure.message
@@ -79,45 +85,66 @@ def test_nan_and_infinity_must_be_where_the_reference_has_them() -> None:
     with np.errstate(invalid="ignore"):
         right = np.log(reference.inputs[0])
     assert np.isnan(right).any()
-    assert isinstance(compare(reference, [right], 1.0, ""), Errors)
+    assert isinstance(compare(reference, [right], AS_THE_DEFINITION, ""), Errors)
     for bad in (0.0, np.inf):
         wrong = np.where(np.isnan(right), np.float32(bad), right)
-        assert isinstance(compare(reference, [wrong], 1.0, ""), Failure)
-    assert isinstance(compare(reference, [np.where(right > 0, np.float32(np.nan), right)], 1.0, ""), Failure)
+        assert isinstance(compare(reference, [wrong], AS_THE_DEFINITION, ""), Failure)
+    assert isinstance(
+        compare(reference, [np.where(right > 0, np.float32(np.nan), right)], AS_THE_DEFINITION, ""), Failure
+    )
 
 
 def test_what_overflows_in_the_kernels_type_is_infinite() -> None:
     big = Reference((), (np.array([1e300, 1.0]),), (1e-6,))
-    assert isinstance(compare(big, [np.array([np.inf, 1.0], np.float32)], 1.0, ""), Errors)
-    assert isinstance(compare(big, [np.array([1.0, 1.0], np.float32)], 1.0, ""), Failure)
+    assert isinstance(compare(big, [np.array([np.inf, 1.0], np.float32)], AS_THE_DEFINITION, ""), Errors)
+    assert isinstance(compare(big, [np.array([1.0, 1.0], np.float32)], AS_THE_DEFINITION, ""), Failure)
 
 
 def test_integers_are_compared_exactly() -> None:
     node = WorkloadNode.make("add", (0, 0))
     reference = make_reference(Workload((WorkloadInput(TensorType("i32", (6,))),), (node,), (1,)))
     right = reference.inputs[0] * 2
-    assert compare(reference, [right], 1.0, "") == Errors(0.0, 0.0, 0.0)
-    assert isinstance(compare(reference, [right + (np.arange(6) == 3)], 1.0, ""), Failure)
+    assert compare(reference, [right], AS_THE_DEFINITION, "") == Errors(0.0, 0.0, 0.0)
+    assert isinstance(compare(reference, [right + (np.arange(6) == 3)], AS_THE_DEFINITION, ""), Failure)
 
 
 def test_errors_are_those_of_the_worst_output() -> None:
     reference = Reference((), (np.array([1.0, 4.0]), np.array([100.0])), (0.1, 10.0))
-    errors = compare(reference, [np.array([1.0, 4.0625]), np.array([105.0])], 1.0, "")
+    errors = compare(reference, [np.array([1.0, 4.0625]), np.array([105.0])], AS_THE_DEFINITION, "")
     assert errors == Errors(5.0, 0.05, 10.0)
 
 
-def test_longest_sum_counts_what_rounds() -> None:
-    assert longest_sum(compute_def(matmul(77))) == 77
-    assert longest_sum(compute_def(chain("relu", "exp"))) == 1
+def test_each_stage_rounds_to_its_own_type() -> None:
+    assert rounding_unit(compute_def(matmul(77))) == math.sqrt(77) * 2.0**-23
+    assert rounding_unit(compute_def(chain("relu", "exp"))) == 2.0**-23
+    assert rounding_unit(compute_def(IN_HALVES)) == 2.0**-7, "f32 adds up, and the result alone is rounded to bf16"
+
+
+def test_a_lost_term_is_found_where_results_have_16_bits() -> None:
+    reference = make_reference(IN_HALVES)
+    a, b = (x.astype(np.float64) for x in reference.inputs)
+    narrow = (a @ b).astype(np.float32).astype(DType.bf16.numpy)
+    assert isinstance(compare(reference, [narrow], AS_THE_DEFINITION, ""), Errors)
+    lost = (a[:, 8:] @ b[8:]).astype(np.float32).astype(DType.bf16.numpy)
+    assert isinstance(compare(reference, [lost], AS_THE_DEFINITION, ""), Failure)
 
 
 def test_an_algorithm_may_err_more_by_a_stated_factor() -> None:
     reference = make_reference(matmul(64))
     off = (reference.outputs[0] + 3 * reference.tolerances[0]).astype(np.float32)
-    assert isinstance(compare(reference, [off], 1.0, ""), Failure)
-    accepted = compare(reference, [off], 4.0, "")
+    assert isinstance(compare(reference, [off], AS_THE_DEFINITION, ""), Failure)
+    accepted = compare(reference, [off], Allowance(4.0), "")
     assert isinstance(accepted, Errors)
     assert math.isclose(accepted.tolerance, 4 * reference.tolerances[0])
+
+
+def test_an_algorithm_that_rounds_may_err_by_what_it_rounds_to() -> None:
+    reference = make_reference(matmul(64))
+    scale = float(np.abs(reference.outputs[0]).max())
+    off = (reference.outputs[0] + 3 * 2.0**-7 * scale).astype(np.float32)
+    assert isinstance(compare(reference, [off], AS_THE_DEFINITION, ""), Failure)
+    assert isinstance(compare(reference, [off], Allowance(1.0, 2.0**-7), ""), Errors)
+    assert isinstance(compare(reference, [off], Allowance(1.0, 2.0**-8), ""), Failure)
 
 
 def test_float64_with_cancellation_is_allowed_what_its_terms_round_by() -> None:

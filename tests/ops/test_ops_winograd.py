@@ -20,6 +20,7 @@ from autotune.ops import (
     compute_def,
     winograd,
     winograd_exact,
+    winograd_matrices,
     winograd_rows,
     winograd_transforms,
 )
@@ -27,12 +28,13 @@ from autotune.ops.conv import Conv
 from autotune.tensor import DType
 
 Call = Callable[..., Any]
+FLOATS = (*winograd.TILES, *(name for name, (_, rounds) in winograd_matrices.ALGORITHMS.items() if rounds is None))
 PLAIN: dict[str, Any] = {"stride": (1, 1), "pad": (1, 1, 1, 1), "dilation": (1, 1), "groups": 1}
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    algorithm=st.sampled_from(list(winograd.TILES)), sizes=st.tuples(*[st.integers(1, 3)] * 3),
+    algorithm=st.sampled_from(FLOATS), sizes=st.tuples(*[st.integers(1, 3)] * 3),
     image=st.tuples(st.integers(3, 11), st.integers(3, 11)), pad=st.tuples(*[st.integers(0, 3)] * 4),
 )  # fmt: skip
 def test_winograd_is_direct(
@@ -43,6 +45,26 @@ def test_winograd_is_direct(
     arrays = [rng.standard_normal((n, c, *image)), rng.standard_normal((k, c, 3, 3))]
     attrs = {**PLAIN, "pad": pad}
     same(run("conv2d", arrays, algorithm=algorithm, **attrs), run("conv2d", arrays, **attrs), 1e-11)
+
+
+@pytest.mark.parametrize(("name", "most"), [("f2", 0.005), ("f4x2", 0.0085), ("f4", 0.014), ("f6", 0.06)])
+def test_tiles_rounded_to_bf16_err_as_their_transforms_amplify(name: str, most: float, run: Call) -> None:
+    """Root mean square of the error by that of the result: two roundings, which the last transforms amplify."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((1, 64, 24, 24)).astype("f"), rng.standard_normal((8, 64, 3, 3)).astype("f")]
+    right = run("conv2d", [a.astype("d") for a in arrays], **PLAIN)
+    found = run("conv2d", arrays, algorithm=f"winograd_{name}_bf16", **PLAIN, rounded=8)
+    error = np.sqrt(np.mean((found - right) ** 2) / np.mean(right**2))
+    assert most / 3 < error < most
+
+
+@pytest.mark.parametrize("allowed", [{}, {"rounded": 4}])
+def test_tiles_are_rounded_only_where_they_may_be(allowed: dict[str, int], run: Call) -> None:
+    arrays = [np.ones((1, 2, 8, 8), "f"), np.ones((2, 2, 3, 3), "f")]
+    with pytest.raises(WorkloadError, match="as many points as its tiles have"):
+        run("conv2d", arrays, algorithm="winograd_f4_bf16", **PLAIN, **allowed)
+    with pytest.raises(WorkloadError, match="rounded=9 is more than the 8 points"):
+        run("conv2d", arrays, **PLAIN, rounded=9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,7 +90,7 @@ def test_winograd_of_bytes_is_exact(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    algorithm=st.sampled_from([*winograd.TILES, *winograd_exact.TILES]), sizes=st.tuples(*[st.integers(1, 3)] * 3),
+    algorithm=st.sampled_from([*FLOATS, *winograd_exact.TILES]), sizes=st.tuples(*[st.integers(1, 3)] * 3),
     deep=st.tuples(*[st.integers(1, 3)] * 3), side=st.integers(1, 2), data=st.data(),
 )  # fmt: skip
 def test_volumes_are_direct(
@@ -209,7 +231,7 @@ def test_flops_are_those_of_the_definition() -> None:
 def test_algorithms_are_listed_and_refused() -> None:
     others = ("bands", "pixels", "rows", "strassen", "pieces")
     known = [name for name in algorithms("conv2d") if not name.startswith(others)]
-    assert known == ["direct", *winograd.TILES, *winograd_exact.TILES, "winograd_rows"]
+    assert known == ["direct", *winograd.TILES, *winograd_exact.TILES, *winograd_matrices.ALGORITHMS, "winograd_rows"]
     with pytest.raises(WorkloadError, match=f"no algorithm 'fft'; known: {', '.join(algorithms('conv2d'))}"):
         compute_def(one(), "fft")
     for attrs in ({"stride": (1, 2)}, {"dilation": (2, 2)}, {"stride": (3, 3)}):

@@ -14,7 +14,7 @@ from autotune.lower import lower, print_program
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
-from autotune.measure.reference import Array, Reference, reference_of, sample
+from autotune.measure.reference import Allowance, Array, Reference, reference_of, sample
 from autotune.measure.verify import verify
 from autotune.ops.registry import lookup_algorithm
 from autotune.ops.workload import TensorType
@@ -48,7 +48,7 @@ def check(schedule: Schedule, target: Target, seed: int = 0, special: bool = Fal
             return f"refused: {error}"
         raise
     with Bench(kernel, TaskData(_reference(schedule.compute, seed, special)), max(THREADS)) as bench:
-        found = verify(bench, [_pool(n) for n in THREADS], _factor(schedule))
+        found = verify(bench, [_pool(n) for n in THREADS], Allowance(_factor(schedule)))
         return found.message if isinstance(found, Failure) else None
 
 

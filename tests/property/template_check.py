@@ -13,7 +13,7 @@ from autotune.measure.bench import Bench, TaskData
 from autotune.measure.builder import algorithm_of
 from autotune.measure.failure import Failure
 from autotune.measure.protocol import Json, Message
-from autotune.measure.reference import error_factor, make_reference
+from autotune.measure.reference import allowance, make_reference
 from autotune.measure.verify import verify
 from autotune.ops import parse_workload
 from autotune.ops.workload import Workload
@@ -185,7 +185,7 @@ def run(seed: int) -> str | None:
         return f"{type(error).__name__}: {error}"
     with Bench(kernel, TaskData(make_reference(one.workload, seed)), max(THREADS)) as bench:
         found = verify(
-            bench, [_pool(n) for n in THREADS], error_factor(one.workload, algorithm_of(one.workload, schedule))
+            bench, [_pool(n) for n in THREADS], allowance(one.workload, algorithm_of(one.workload, schedule))
         )
         return found.message if isinstance(found, Failure) else differs_in_place(bench, one.workload, _pool(2))
 

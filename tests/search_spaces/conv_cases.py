@@ -11,7 +11,7 @@ from autotune.errors import WorkloadError
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.builder import algorithm_of
 from autotune.measure.failure import Failure
-from autotune.measure.reference import Errors, error_factor, make_reference
+from autotune.measure.reference import Errors, allowance, make_reference
 from autotune.measure.verify import verify
 from autotune.ops import parse_workload
 from autotune.ops.workload import TensorType, Workload, WorkloadInput, WorkloadNode
@@ -138,7 +138,7 @@ def check_schedule(workload: Workload, schedule: Schedule, target: Target) -> No
 
 
 def _found(workload: Workload, schedule: Schedule, target: Target) -> Errors | Failure:
-    factor = error_factor(workload, algorithm_of(workload, schedule))
+    factor = allowance(workload, algorithm_of(workload, schedule))
     with Bench(build_kernel(schedule, target), _data(workload), 2) as bench:
         return verify(bench, [_pool(1), _pool(2)], factor)
 

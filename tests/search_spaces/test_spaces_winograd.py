@@ -13,7 +13,7 @@ from autotune.codegen.kernel import build_kernel, generate
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.builder import algorithm_of
 from autotune.measure.failure import Failure
-from autotune.measure.reference import error_factor, make_reference
+from autotune.measure.reference import allowance, make_reference
 from autotune.measure.verify import verify
 from autotune.ops import parse_workload, winograd, winograd_exact
 from autotune.ops.workload import Workload
@@ -47,7 +47,7 @@ def check(
     schedule = make_schedule(workload, config.replace(template=entry.name), target, interface)
     pools = [ThreadPool(1), ThreadPool(2)]
     with Bench(build_kernel(schedule, target), TaskData(make_reference(workload)), 2) as bench:
-        found = verify(bench, pools, error_factor(workload, algorithm_of(workload, schedule)))
+        found = verify(bench, pools, allowance(workload, algorithm_of(workload, schedule)))
     for pool in pools:
         pool.close()
     assert not isinstance(found, Failure), f"{workload.describe()} {config.to_json()} {target}: {found}"
