@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
@@ -64,8 +66,14 @@ def measure(text: str, trials: int, database: Path) -> Row:
     }
 
 
-def measure_model(name: str, budget: str, folder: Path, threads: int = 1) -> Row:
-    """Tune a whole model by the command line, from an empty database, which it leaves in the folder: model.sqlite."""
+def measure_model(
+    name: str, budget: str, folder: Path, threads: int = 1, environment: Mapping[str, str] | None = None
+) -> Row:
+    """Tune a whole model by the command line, from an empty database, which it leaves in the folder: model.sqlite.
+
+    Args:
+        environment: variables of the processes besides our own.
+    """
     path, database = folder / f"{name}.onnx", folder / "model.sqlite"
     onnx.save(zoo.build(name), path)
     command = [sys.executable, "-m", "autotune", "tune", "--model", str(path)]
@@ -73,7 +81,7 @@ def measure_model(name: str, budget: str, folder: Path, threads: int = 1) -> Row
     start = time.perf_counter()
     done = subprocess.run(
         [*command, "--db", str(database), "--budget", budget, "--json"],
-        check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True,
+        check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})},
     )  # fmt: skip
     seconds = time.perf_counter() - start
     found = json.loads(done.stdout)

@@ -42,15 +42,16 @@ def turns_ahead(rows: int, vectors: int, stream: bool, target: Target, steps: St
     """How many turns ahead a tile asks for panels: as many as there is room for, since memory takes long to answer, few
     where `stream` has brought them into the second cache.
 
-    A single row only loads, which the CPU looks after itself. Where many tiles read a panel, all of them would ask for
-    what only the first has to wait for: they do so where loads leave room for it.
+    A single row only loads, which the CPU looks after itself, and so it does where but one tile reads a panel: memory
+    has no time to spare then, and requests take the place of what the CPU fetches ahead. Where many tiles read a panel,
+    all of them would ask for what only the first has to wait for: they do so where loads leave room for it.
 
     Args:
         steps: how fast tiles step. `times`: how many of them read a panel, one after the other.
     """
     loads_and_requests = rows + 2 * vectors  # a request takes as long as a load
     crowded = steps.loading(rows * vectors, loads_and_requests) > ROOM_FOR_ASKING
-    if rows == 1 or (times > SELDOM and crowded):
+    if rows == 1 or times == 1 or (times > SELDOM and crowded):
         return 0
     lines = target.l1_bytes // ((ROOM_AHEAD_OF_L2 if stream else ROOM_AHEAD) * LINE)
     return max(n for n in AHEAD if n * vectors <= lines)

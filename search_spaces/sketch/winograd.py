@@ -30,6 +30,7 @@ from autotune.search_spaces.sketch.contraction import Contraction, analysed, wit
 from autotune.search_spaces.sketch.space import MOST_ROWS
 from autotune.search_spaces.sketch.template import AMONG_ALGORITHMS, BEFORE_GENERIC, SketchedContraction
 from autotune.search_spaces.sketch.tiling import Tiles
+from autotune.search_spaces.space import registry
 from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -198,13 +199,20 @@ class _Winograd(SketchedContraction):
         return made_inputs(edit.schedule, column, xi, lanes, distant(workload, target))
 
 
+def _behind(own: str, workload: Workload, target: Target) -> float:
+    """Where there is a template of such tiles of its own, which is faster so far, untuned kernels look no further."""
+    has_own = own in registry.names() and registry.lookup(own).applies(workload, target)
+    return BEFORE_GENERIC if has_own else AMONG_ALGORITHMS
+
+
 def _rules(op: str, name: str) -> None:
     class Rules(_Winograd):
         algorithm = name
         tile, rounds = winograd_matrices.ALGORITHMS[name]
         look = staticmethod(functools.partial(_products, name))
 
-    rank = BEFORE_GENERIC if Rules.rounds is None else AMONG_ALGORITHMS
+    own = f"{op}.{name.removesuffix('_matrices')}"
+    rank = functools.partial(_behind, own) if Rules.rounds is None else AMONG_ALGORITHMS
     template(f"{op}.{name}", op=op, priority=rank, strict=False, lone=True)(Rules)
 
 

@@ -339,16 +339,21 @@ def test_rows_that_lie_in_order_are_read_once_and_seldom_worth_a_copy() -> None:
     assert 0 < narrow.encode(copied)[at] < narrow.encode(copied.replace(dot=NO))[at]  # pairs, or one by one
 
 
-ONCE = (Steps.of(FIXED), 1)
+TWICE = (Steps.of(FIXED), 2)
 
 
 def test_panels_are_asked_for_as_far_ahead_as_the_nearest_cache_has_room() -> None:
-    assert [turns_ahead(8, vectors, False, FIXED, *ONCE) for vectors in (1, 2, 4, 7)] == [64, 64, 32, 16]
-    assert turns_ahead(1, 8, False, FIXED, *ONCE) == 0
+    assert [turns_ahead(8, vectors, False, FIXED, *TWICE) for vectors in (1, 2, 4, 7)] == [64, 64, 32, 16]
+    assert turns_ahead(1, 8, False, FIXED, *TWICE) == 0
+
+
+def test_panels_that_one_tile_reads_are_left_to_the_cpu() -> None:
+    assert turns_ahead(8, 3, False, FIXED, Steps.of(FIXED), 1) == 0
+    assert space_of("matmul a=var:8,1024 b=const:1024,4096").default().get("ahead") == 0
 
 
 def test_panels_that_are_streamed_into_the_second_cache_are_asked_for_from_there() -> None:
-    assert [turns_ahead(8, vectors, True, FIXED, *ONCE) for vectors in (1, 2, 4, 7)] == [32, 16, 8, 4]
+    assert [turns_ahead(8, vectors, True, FIXED, *TWICE) for vectors in (1, 2, 4, 7)] == [32, 16, 8, 4]
     space = space_of("matmul a=var:128,768 b=const:768,768")
     config = space.default()
     assert config.get("stream") and config.get("ahead") == 32 // space.tiling(config).tile[1]
@@ -379,7 +384,7 @@ def test_what_is_read_often_is_asked_for_only_where_loads_leave_room() -> None:
     """16 registers hold small tiles, which load nearly as often as a core can; a request would be one more load."""
     small, large = Steps.of(fixed("x86 -mcpu=znver3 -num-cores=1")), Steps.of(FIXED)
     assert turns_ahead(3, 4, True, FIXED, small, 9) == 0 == turns_ahead(3, 4, False, FIXED, small, 9)
-    assert turns_ahead(7, 4, True, FIXED, large, 9) == turns_ahead(7, 4, True, FIXED, *ONCE) > 0
+    assert turns_ahead(7, 4, True, FIXED, large, 9) == turns_ahead(7, 4, True, FIXED, *TWICE) > 0
     assert turns_ahead(3, 4, True, FIXED, small, 8) > 0  # few tiles: the first waits longer
     often, seldom = (f"matmul a=var:{rows},768 b=const:768,768" for rows in (128, 16))
     target = fixed("x86 -mcpu=znver3 -num-cores=1")

@@ -15,6 +15,7 @@ from autotune.ops.workload import Workload
 from autotune.search_spaces import lookup, make_schedule, templates_for
 from autotune.search_spaces.operators.conv2d_shape import sizes
 from autotune.search_spaces.sketch.winograd import Block, block_of
+from autotune.search_spaces.space import registry
 from autotune.target import Target
 from tests.search_spaces.conv_cases import check
 from tests.search_spaces.volume_cases import random_volume
@@ -117,8 +118,12 @@ def test_cpus_without_an_instruction_for_bf16_round_nothing() -> None:
     assert not any(name.endswith("_bf16") for name in names)
 
 
-def test_without_templates_of_its_own_a_convolution_has_it() -> None:
+def test_without_templates_of_its_own_a_convolution_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is behind them, untuned, is compared with the plain sum only where they are not there."""
     names = [entry.name for entry in templates_for(conv(64, 64, 56, 56), ZEN4)]
     own = [name for name in names if name.startswith("conv2d.winograd") and not name.endswith("_matrices")]
     assert max(map(names.index, own)) < min(n for n, name in enumerate(names) if name.endswith("_matrices"))
+    left = {name: lookup(name) for name in names if name not in own and name != "conv2d.direct"}
+    monkeypatch.setattr(registry, "_TEMPLATES", left)
+    assert templates_for(conv(256, 256, 14, 14), ZEN4)[0].name.endswith("_matrices")
+    assert templates_for(conv(64, 64, 56, 56), ZEN4)[0].name.endswith("_matrices")
