@@ -28,9 +28,8 @@ from autotune.search_spaces.operators.conv2d_winograd import distant, layouts_of
 from autotune.search_spaces.operators.conv2d_winograd_cost import SCATTERED
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, with_one_output
 from autotune.search_spaces.sketch.space import MOST_ROWS
-from autotune.search_spaces.sketch.template import AMONG_ALGORITHMS, BEFORE_GENERIC, SketchedContraction
+from autotune.search_spaces.sketch.template import AMONG_ALGORITHMS, SketchedContraction
 from autotune.search_spaces.sketch.tiling import Tiles
-from autotune.search_spaces.space import registry
 from autotune.search_spaces.space.registry import template
 from autotune.target import Target
 from autotune.tensor.dtype import DType
@@ -83,17 +82,19 @@ def _products(name: str, workload: Workload, target: Target) -> Contraction | No
 
 def _of_a_block(c: Contraction, size: Conv, tile: winograd.Tile, block: Block | None) -> Contraction:
     """What of the products is computed at once. Transformed tiles lie as they are read: nobody packs them."""
-    extents = [a.extent for a in c.spatial]
     factors = tuple(replace(f, plain=f.constant) for f in c.factors)
     if block is None:
         return replace(c, factors=factors)
     rows, _ = _grid(size, tile)
-    images = {RESULT: extents[RESULT] // size.n * block.images, TILE: extents[TILE] // rows * block.rows}
-    spatial = tuple(replace(a, extent=images.get(n, a.extent)) for n, a in enumerate(c.spatial))
-    part = {RESULT: block.images / size.n, TILE: block.rows / rows}
+    parts = {RESULT: (block.images, size.n), TILE: (block.rows, rows)}
+
+    def part(extent: int, dimension: int) -> int:
+        some, of = parts.get(dimension, (1, 1))
+        return extent * some // of
+
+    spatial = tuple(replace(a, extent=part(a.extent, n)) for n, a in enumerate(c.spatial))
     factors = tuple(
-        f if f.constant else replace(f, shape=tuple(int(n * part.get(d, 1)) for d, n in enumerate(f.shape)))
-        for f in factors
+        f if f.constant else replace(f, shape=tuple(part(n, d) for d, n in enumerate(f.shape))) for f in factors
     )
     return replace(c, spatial=spatial, factors=factors, inside=True)
 
@@ -199,21 +200,14 @@ class _Winograd(SketchedContraction):
         return made_inputs(edit.schedule, column, xi, lanes, distant(workload, target))
 
 
-def _behind(own: str, workload: Workload, target: Target) -> float:
-    """Where there is a template of such tiles of its own, which is faster so far, untuned kernels look no further."""
-    has_own = own in registry.names() and registry.lookup(own).applies(workload, target)
-    return BEFORE_GENERIC if has_own else AMONG_ALGORITHMS
-
-
 def _rules(op: str, name: str) -> None:
     class Rules(_Winograd):
         algorithm = name
         tile, rounds = winograd_matrices.ALGORITHMS[name]
         look = staticmethod(functools.partial(_products, name))
 
-    own = f"{op}.{name.removesuffix('_matrices')}"
-    rank = functools.partial(_behind, own) if Rules.rounds is None else AMONG_ALGORITHMS
-    template(f"{op}.{name}", op=op, priority=rank, strict=False, lone=True)(Rules)
+    own = f"{op}.{name.removesuffix('_matrices')}" if Rules.rounds is None else ""
+    template(f"{op}.{name}", op=op, priority=AMONG_ALGORITHMS, strict=False, lone=True, stands_in_for=own)(Rules)
 
 
 for _op, _name in itertools.product(winograd.OPERATORS, winograd_matrices.ALGORITHMS):

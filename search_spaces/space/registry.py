@@ -64,6 +64,7 @@ class Template:
             Winograd's are larger (docs/adr/0007).
         lone: kernels whose extents a run decides cannot read weights as its kernels do: programs of a model of many
             shapes would hold all of them twice.
+        stands_in_for: the name of another, where that applies this one is left out.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Template:
     strict: bool
     lone: bool
     rules: TemplateRules
+    stands_in_for: str = ""
 
     @property
     def algorithm(self) -> str | None:
@@ -125,6 +127,7 @@ def template(
     priority: float | Priority = 0.0,
     strict: bool = True,
     lone: bool = False,
+    stands_in_for: str = "",
 ) -> Callable[[RulesClass], RulesClass]:
     """Class decorator that registers a template; see `Template` for the arguments."""
 
@@ -133,7 +136,7 @@ def template(
             raise ConfigError(f"there are two templates named {name!r}; rename {rules.__module__}.{rules.__qualname__}")
         registered(rules)
         rank = priority if callable(priority) else (lambda workload, target: priority)
-        _TEMPLATES[name] = Template(name, op, weight, rank, strict, lone, rules())
+        _TEMPLATES[name] = Template(name, op, weight, rank, strict, lone, rules(), stands_in_for)
         return rules
 
     return register
@@ -198,6 +201,8 @@ def _able(workload: Workload, target: Target, strict_fp: bool, shared: bool) -> 
         entry for entry in _TEMPLATES.values() if (entry.strict or not strict_fp) and not (shared and entry.lone)
     ]
     able = [entry for entry in allowed if entry.applies(workload, target)]
+    there = {entry.name for entry in able}
+    able = [entry for entry in able if entry.stands_in_for not in there]
     ranks = {entry.name: entry.priority(workload, target) for entry in able}
     able.sort(key=lambda entry: -ranks[entry.name])
     count = sum(ranks[entry.name] == ranks[able[0].name] for entry in able)
