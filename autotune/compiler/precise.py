@@ -24,7 +24,7 @@ from autotune.records import Database
 from autotune.runtime.difference import max_error
 from autotune.runtime.feeds import random_feeds
 from autotune.runtime.program import TensorSpec
-from autotune.schedule.dot_products import DOT_PRODUCTS
+from autotune.schedule.dot_products import DOT_PRODUCTS, DotProduct
 from autotune.search_spaces import lookup
 from autotune.search_spaces.operators.attention import DOT
 from autotune.search_spaces.sketch.nest_numbers import NAMES
@@ -112,13 +112,19 @@ def in_precision(
     bound, here = precision.max_error, not target.missing_features()
     tried = precision.name == "auto" or bound is not None  # else they are the model's own roundings
     saving = functools.partial(_gains, graph, nodes, choose=choose, dtype=dtype, strict_fp=strict_fp)
-    gains, saved = saving(narrow=narrow), dict[int, dict[str, float]]()
-    for points in ROUNDED if tried and here and not strict_fp and folds_rows(target, DType.bf16) else ():
-        rounding = functools.partial(narrow, rounded={node.name: points for node in nodes})
-        more = saving(narrow=rounding, rounds=True)
-        saved[points] = {name: seconds - gains.get(name, 0.0) for name, seconds in more.items()}
+    gains = saving(narrow=narrow)
     found = Precise(precision.name, dtype.value, len(gains), len(nodes))
-    if not gains and not any(saved.values()):
+
+    @functools.cache
+    def saved(points: int) -> dict[str, float]:
+        """Seconds that convolutions save besides where they round tiles of so many points."""
+        if not (tried and here and dtype is DType.bf16 and rounds_tiles(target)) or strict_fp:
+            return {}
+        more = saving(narrow=functools.partial(narrow, rounded={node.name: points for node in nodes}), rounds=True)
+        besides = {name: seconds - gains.get(name, 0.0) for name, seconds in more.items()}
+        return {name: seconds for name, seconds in besides.items() if seconds > 0}
+
+    if not gains and not any(map(saved, ROUNDED)):
         return graph, replace(found, note="16 bits would not be faster")
     if not tried or not here:
         return narrow(gains), replace(found, note="not tried on inputs: made for another CPU" if tried else "")
@@ -127,9 +133,11 @@ def in_precision(
     if error > tries.most:
         return _fewer(gains, narrow, tries, found)
     best = _Rounded()
-    for points, seconds in saved.items():
-        if best.saved < WORTH_TRYING * sum(seconds.values()):
-            best = max(best, _rounded(gains, seconds, points, narrow, tries), key=lambda one: one.saved)
+    for points in ROUNDED:
+        if best.saved < WORTH_TRYING * sum(saved(points).values()):
+            best = max(best, _rounded(gains, saved(points), points, narrow, tries), key=lambda one: one.saved)
+        if len(best.names) == len(saved(points)):
+            break
     if not best.names:
         return narrow(gains), replace(found, error=error)
     names = [*gains, *(name for name in best.names if name not in gains)]
@@ -183,9 +191,20 @@ def _folds_pairs(target: Target) -> bool:
 def folds_rows(target: Target, dtype: DType) -> bool:
     """Whether an instruction for pairs of this type multiplies faster than those of f32 do: of few channels nothing but
     it makes 16 bits worth the while."""
+    return any(d.tiled or target.core.folding(d.pipe, d.extent) > 1 for d in _instructions(target, dtype))
+
+
+def rounds_tiles(target: Target) -> bool:
+    """Whether convolutions by tiles of bf16 may be faster: where an instruction of vectors multiplies them faster than
+    f32, and no tile registers do, beside which transforms would take longer than products."""
+    here = _instructions(target, DType.bf16)
+    return any(target.core.folding(d.pipe, d.extent) > 1 for d in here) and not any(d.tiled for d in here)
+
+
+def _instructions(target: Target, dtype: DType) -> list[DotProduct]:
+    """Those of the CPU that multiply pairs of this type."""
     pairs = (d for d in DOT_PRODUCTS.values() if d.multiplies(dtype, dtype))
-    here = [d for d in pairs if d.runs(target.features, target.lanes(d.total.bytes))]
-    return any(d.tiled or target.core.folding(d.pipe, d.extent) > 1 for d in here)
+    return [d for d in pairs if d.runs(target.features, target.lanes(d.total.bytes))]
 
 
 class _Tries:

@@ -89,6 +89,14 @@ def test_whatfolds_rows(cpu: str, dtype: DType, folds: bool, monkeypatch: pytest
     assert precise.folds_rows(fixed(f"x86 -mcpu={cpu} -num-cores=1"), dtype) is folds
 
 
+@pytest.mark.parametrize(
+    ("cpu", "rounds"), [("znver4", True), ("cooperlake", False), ("graniterapids", False), ("haswell", False)]
+)
+def test_tiles_are_rounded_where_vectors_multiply_bf16_faster(cpu: str, rounds: bool) -> None:
+    """Beside tile registers transforms would take longer than products."""
+    assert precise.rounds_tiles(fixed(f"x86 -mcpu={cpu} -num-cores=1")) is rounds
+
+
 @pytest.mark.parametrize(("name", "most"), [("bf16", 2e-2), ("f16", 2e-3)])
 @pytest.mark.parametrize("channels", [48, 10])
 @pytest.mark.parametrize("narrow", [True, False])
@@ -176,10 +184,9 @@ def windows(count: int) -> Graph:
     return replace(graph, nodes=tuple(replace(node, origins=(node.name,)) for node in graph.nodes))
 
 
-def test_auto_rounds_tiles_as_the_error_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    if not precise.folds_rows(NATIVE, DType.bf16):
-        pytest.skip("this CPU multiplies bf16 no faster than f32")
+def test_auto_rounds_tiles_as_the_error_allows() -> None:
+    if not precise.rounds_tiles(NATIVE):
+        pytest.skip("this CPU's vectors multiply bf16 no faster than f32, or its tile registers do")
     graph = windows(4)
     wide = compile_graph(graph, NATIVE)
     errors = {}
