@@ -212,9 +212,13 @@ def contraction(workload: Workload, target: Target) -> Contraction | None:
 
 
 def analysed(
-    schedule: Schedule, layouts: dict[str, Layout], total: str, output: str, target: Target
+    schedule: Schedule, layouts: dict[str, Layout], total: str, output: str, target: Target, *, fixed: str = ""
 ) -> Contraction | None:
-    """What is to be known about the sum `total`, which `output` reads; None when it is no sum of products."""
+    """What is to be known about the sum `total`, which `output` reads; None when it is no sum of products.
+
+    Args:
+        fixed: a tensor that lies as it is to be read, so that nobody packs it.
+    """
     state = with_layouts(schedule, None, layouts).state
     s, o = state.stage(total), state.stage(output)
     if not s.stage.axes or not s.stage.reduce_axes or min(a.extent for a in s.stage.all_axes) < 1:
@@ -224,7 +228,7 @@ def analysed(
         return None
     periods = dict.fromkeys((a.name for a in s.stage.all_axes), 0)
     factors = [factor_of(state, s, read, periods) for read in reads]
-    known = [f for f in factors if f is not None]
+    known = [replace(f, plain=f.plain and f.tensor != fixed) for f in factors if f is not None]
     if len(known) < len(factors):
         return None
     out = o.stage.outputs[0]

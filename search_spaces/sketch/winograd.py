@@ -70,7 +70,7 @@ def _products(name: str, workload: Workload, target: Target) -> Contraction | No
     # As the result lies, so that vectors of either follow one another.
     schedule = schedule.layout(PRODUCTS, Layout.blocked(4, [(3, lanes)], order=(0, 1, 3, 2)))
     layouts = layouts_of_tiles(workload, tile, target)
-    found = analysed(schedule, layouts, f"{PRODUCTS}.c", PRODUCTS, target)
+    found = analysed(schedule, layouts, f"{PRODUCTS}.c", PRODUCTS, target, fixed=TILES)
     if found is None:
         return None
     vectors = tuple(x for x in found.foldings if not x.dot.tiled and target.core.folding(x.dot.pipe, x.dot.extent) > 1)
@@ -81,10 +81,9 @@ def _products(name: str, workload: Workload, target: Target) -> Contraction | No
 
 
 def _of_a_block(c: Contraction, size: Conv, tile: winograd.Tile, block: Block | None) -> Contraction:
-    """What of the products is computed at once. Transformed tiles lie as they are read: nobody packs them."""
-    factors = tuple(replace(f, plain=f.constant) for f in c.factors)
+    """What of the products is computed at once."""
     if block is None:
-        return replace(c, factors=factors)
+        return c
     rows, _ = _grid(size, tile)
     parts = {RESULT: (block.images, size.n), TILE: (block.rows, rows)}
 
@@ -94,7 +93,7 @@ def _of_a_block(c: Contraction, size: Conv, tile: winograd.Tile, block: Block | 
 
     spatial = tuple(replace(a, extent=part(a.extent, n)) for n, a in enumerate(c.spatial))
     factors = tuple(
-        f if f.constant else replace(f, shape=tuple(part(n, d) for d, n in enumerate(f.shape))) for f in factors
+        f if f.constant else replace(f, shape=tuple(part(n, d) for d, n in enumerate(f.shape))) for f in c.factors
     )
     return replace(c, spatial=spatial, factors=factors, inside=True)
 

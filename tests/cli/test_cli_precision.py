@@ -32,7 +32,8 @@ def test_compile_says_what_it_did(model: Path, tmp_path: Path) -> None:
     done = invoke("compile", model, "-o", out, *TARGET, "--untuned", "--precision", "bf16", "--json")
     count = products(DType.bf16)
     assert json.loads(done.stdout)["precision"] == {
-        "asked": "bf16", "dtype": "bf16", "narrow": count, "products": count, "error": None, "note": "",
+        "asked": "bf16", "dtype": "bf16", "narrow": count, "products": count, "rounded": 0, "error": None,
+        "note": "",
     }  # fmt: skip
     shown = invoke("compile", model, "-o", out, *TARGET, "--untuned", "--precision", "f16").stdout
     count = products(DType.f16)

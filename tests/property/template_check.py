@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autotune.codegen.kernel import build_kernel
+from autotune.compiler.precise import rounds_tiles
 from autotune.errors import AutotuneError, ConfigError, ScheduleError
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.builder import algorithm_of
@@ -16,6 +17,7 @@ from autotune.measure.protocol import Json, Message
 from autotune.measure.reference import allowance, make_reference
 from autotune.measure.verify import verify
 from autotune.ops import parse_workload
+from autotune.ops.conv import MOST_POINTS
 from autotune.ops.workload import Workload
 from autotune.runtime.threads import ThreadPool
 from autotune.search_spaces import Config, Interface, make_schedule
@@ -49,6 +51,7 @@ REFUSED = "refused: "
 DIGITS = "sketch.scaled_digits"
 PIXELS = "sketch.pixels"
 ON_TILES = (".pieces", PIXELS)
+ROUNDED = "_bf16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ def templates() -> tuple[str, ...]:
 def _has_instructions(name: str, target: Target) -> bool:
     if name.endswith(ON_TILES):
         return has_tiles(target)
+    if name.endswith(ROUNDED):
+        return rounds_tiles(target)
     return name != DIGITS or instruction(target) is not None
 
 
@@ -107,6 +112,10 @@ def _image(rng: random.Random) -> Workload:
     return parse_workload(f"{text} stride={stride} pad={pad} {rest}")
 
 
+def _rounded(entry: Template) -> str:
+    return f"rounded={MOST_POINTS}" if entry.name.endswith(ROUNDED) else ""
+
+
 def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Workload, Interface | None]:
     """A workload of the template's family, with awkward sizes, and layouts for it."""
     family = entry.op or rng.choice(("conv2d", "matmul", "", "", ""))
@@ -114,7 +123,7 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         workload = _image(rng)
         return workload, None if rng.random() < 0.4 else conv_cases.random_interface(rng, workload, target.lanes(4))
     if entry.name.startswith("conv3d.winograd"):
-        return random_volume(rng, "exact" in entry.name), None
+        return random_volume(rng, "exact" in entry.name, _rounded(entry)), None
     if "winograd_exact" in entry.name:
         return bytes_cases.random_windows_of_three(rng), None
     if "winograd" in entry.name:
@@ -125,7 +134,7 @@ def _workload(rng: random.Random, entry: Template, target: Target) -> tuple[Work
         pad = rng.choice(("0", "1", "0,1,1,0", "2", "0,0,2,1"))
         rest = rng.choice(("", "+ bias", "+ bias + relu", "+ bias + residual + relu"))
         text = f"conv2d data={rng.choice((1, 1, 2))},{c},{h},{w} weight={k},{c},{window},{window}"
-        return parse_workload(f"{text} pad={pad} stride={stride} {rest}"), None
+        return parse_workload(f"{text} pad={pad} stride={stride} {_rounded(entry)} {rest}"), None
     if "strassen" in entry.name:
         workload = strassen_cases.random_halves(rng, family, exact="exact" in entry.name)
         plain = family == "matmul" or rng.random() < 0.5

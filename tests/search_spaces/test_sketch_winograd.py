@@ -59,7 +59,9 @@ def test_random_sizes(seed: int) -> None:
 def test_random_volumes(seed: int) -> None:
     rng = random.Random(seed)
     target = Target.parse(rng.choice(TARGETS))
-    checked(random_volume(rng, False), f"conv3d.winograd_{rng.choice(TILES)}_matrices", target, rng)
+    form = rng.choice(("matrices", "bf16"))
+    workload = random_volume(rng, False, "rounded=8" if form == "bf16" else "")
+    checked(workload, f"conv3d.winograd_{rng.choice(TILES)}_{form}", target, rng)
 
 
 @pytest.mark.parametrize("window", ["64,32,5,5 pad=2", "64,32,5,5 pad=2 stride=2", "64,32,3,3 pad=1 stride=2"])
