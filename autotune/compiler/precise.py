@@ -129,17 +129,16 @@ def in_precision(
     if not tried or not here:
         return narrow(gains), replace(found, note="not tried on inputs: made for another CPU" if tried else "")
     tries = _Tries(graph, target, database, cache, bound or MAX_ERROR, strict_fp)
-    error = tries.error_of(narrow(gains))
-    if error > tries.most:
-        return _fewer(gains, narrow, tries, found)
-    best = _Rounded()
-    for points in ROUNDED:
+    error, best = tries.error_of(narrow(gains)), _Rounded()
+    for points in ROUNDED if error <= tries.allowed else ():  # who rounds more may err less: errors have signs
         if best.saved < WORTH_TRYING * sum(saved(points).values()):
-            best = max(best, _rounded(gains, saved(points), points, narrow, tries), key=lambda one: one.saved)
+            some = error <= tries.most  # where none may be rounded there is nothing to search for
+            best = max(best, _rounded(gains, saved(points), points, narrow, tries, some), key=lambda one: one.saved)
         if len(best.names) == len(saved(points)):
             break
     if not best.names:
-        return narrow(gains), replace(found, error=error)
+        fits = error <= tries.most
+        return (narrow(gains), replace(found, error=error)) if fits else _fewer(gains, narrow, tries, found)
     names = [*gains, *(name for name in best.names if name not in gains)]
     counts = replace(found, narrow=len(names), rounded=len(best.names), error=best.error)
     return narrow(names, rounded=dict.fromkeys(best.names, best.points)), counts
@@ -155,12 +154,14 @@ class _Rounded(NamedTuple):
 
 
 def _rounded(
-    gains: Collection[str], saved: Mapping[str, float], points: int, narrow: Callable[..., Graph], tries: _Tries
-) -> _Rounded:
+    gains: Collection[str], saved: Mapping[str, float], points: int, narrow: Callable[..., Graph], tries: _Tries,
+    some: bool,
+) -> _Rounded:  # fmt: skip
     """As many convolutions as the error allows rounded by tiles of so many points, beside all narrow products.
 
     Args:
         gains: the products that are narrow anyway; `saved`: seconds of those that it may be, in graph order.
+        some: whether to look for how many, where it does not allow all.
     """
 
     def error_of(names: Collection[str]) -> float:
@@ -170,7 +171,7 @@ def _rounded(
     best, total = _Rounded(), sum(saved.values())
     if (error := error_of(saved)) <= tries.most:
         return _Rounded(list(saved), points, total, error)
-    for order in reversed(_orders(saved)):
+    for order in reversed(_orders(saved)) if some else ():
         if best.saved < WORTH_TRYING * total:
             names, error = _most(order, error_of, tries.most)
             best = max(best, _Rounded(names, points, sum(saved[name] for name in names), error), key=lambda x: x.saved)
