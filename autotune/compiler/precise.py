@@ -35,7 +35,7 @@ from autotune.tensor.dtype import DType
 
 WORTH_NARROWING = 0.95
 """Share of the time in f32 that a narrow product may take, as far as that is known."""
-SIZES = (1.0, 1.0, 0.25, 4.0)
+SIZES = (1.0, 1.0, 0.25, 4.0, 1.0, 1.0, 0.25, 4.0)
 """Of the sample inputs, each with a seed of its own: the spread of their floats."""
 ROUNDED = (6, 4)
 """Points of tiles that are tried rounded to bf16, while the error allows it: those of 4 x 4 outputs and of 2 x 2."""
@@ -92,9 +92,8 @@ def in_precision(
     """The graph with 16-bit products, and what is to be said about them.
 
     "auto" runs the program on sample inputs of several sizes, where this machine can. Convolutions round the tiles that
-    they transform, too, the larger or the smaller ones, where the worst error, with a margin, is small enough. Where it
-    is too large without that it keeps in f32 what is gained the least by, or what comes last, whichever leaves more of
-    the gain.
+    they transform, too, the larger or the smaller ones. Until the worst error, with a margin, is small enough it leaves
+    out what is gained the least by, or what comes last, whichever leaves more of the gain.
 
     Raises:
         ModelError: a weight is too large for the precision asked for.
@@ -128,59 +127,65 @@ def in_precision(
         return graph, replace(found, note="16 bits would not be faster")
     if not tried or not here:
         return narrow(gains), replace(found, note="not tried on inputs: made for another CPU" if tried else "")
-    tries = _Tries(graph, target, database, cache, bound or MAX_ERROR, strict_fp)
-    error, best = tries.error_of(narrow(gains)), _Rounded()
-    for points in ROUNDED if error <= tries.allowed else ():  # who rounds more may err less: errors have signs
-        if best.saved < WORTH_TRYING * sum(saved(points).values()):
-            some = error <= tries.most  # where none may be rounded there is nothing to search for
-            best = max(best, _rounded(gains, saved(points), points, narrow, tries, some), key=lambda one: one.saved)
-        if len(best.names) == len(saved(points)):
+    tries, best = _Tries(graph, target, database, cache, bound or MAX_ERROR, strict_fp), _Chosen()
+    for points in ROUNDED:
+        steps = [_Step(name, 0, seconds) for name, seconds in gains.items()]
+        steps += [_Step(name, points, seconds) for name, seconds in saved(points).items()]
+        if best.seconds < WORTH_TRYING * sum(step.seconds for step in steps):
+            places = {node.name: place for place, node in enumerate(nodes)}
+            best = max(best, _chosen(steps, places, narrow, tries), key=lambda one: one.seconds)
+        if not saved(points) or best.all:
             break
-    if not best.names:
-        fits = error <= tries.most
-        return (narrow(gains), replace(found, error=error)) if fits else _fewer(gains, narrow, tries, found)
-    names = [*gains, *(name for name in best.names if name not in gains)]
-    counts = replace(found, narrow=len(names), rounded=len(best.names), error=best.error)
-    return narrow(names, rounded=dict.fromkeys(best.names, best.points)), counts
+    rounded = best.rounded
+    note = "" if best.all else f"more would err by over {tries.allowed:g}"
+    counts = replace(found, narrow=len(best.names), rounded=len(rounded), error=best.error, note=note)
+    return narrow(best.names, rounded=rounded), counts
 
 
-class _Rounded(NamedTuple):
-    """Convolutions that round tiles of so many points, the seconds that they save by it, and the program's error."""
+class _Step(NamedTuple):
+    """A product that is made narrow or, with the `points` of its tiles, narrow and rounded, and what that saves."""
 
-    names: Sequence[str] = ()
-    points: int = 0
-    saved: float = 0.0
+    name: str
+    points: int
+    seconds: float
+
+
+class _Chosen(NamedTuple):
+    """Steps that together err no more than is allowed, and whether they are all of those there were."""
+
+    steps: Sequence[_Step] = ()
     error: float = 0.0
+    all: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(step.name for step in self.steps))
+
+    @property
+    def rounded(self) -> dict[str, int]:
+        return {step.name: step.points for step in self.steps if step.points}
 
 
-def _rounded(
-    gains: Collection[str], saved: Mapping[str, float], points: int, narrow: Callable[..., Graph], tries: _Tries,
-    some: bool,
-) -> _Rounded:  # fmt: skip
-    """As many convolutions as the error allows rounded by tiles of so many points, beside all narrow products.
+def _chosen(steps: Sequence[_Step], places: Mapping[str, int], narrow: Callable[..., Graph], tries: _Tries) -> _Chosen:
+    """As much of what steps save as the error allows. Where it does not allow all, those are left out that save the
+    least, or that come last, whose errors nothing averages, whichever leaves more.
 
     Args:
-        gains: the products that are narrow anyway; `saved`: seconds of those that it may be, in graph order.
-        some: whether to look for how many, where it does not allow all.
+        places: of products in the graph.
     """
 
-    def error_of(names: Collection[str]) -> float:
-        both = [*gains, *(name for name in names if name not in gains)]
-        return tries.error_of(narrow(both, rounded=dict.fromkeys(names, points)))
+    def error_of(some: Sequence[_Step]) -> float:
+        chosen = _Chosen(some)
+        return tries.error_of(narrow(chosen.names, rounded=chosen.rounded))
 
-    best, total = _Rounded(), sum(saved.values())
-    if (error := error_of(saved)) <= tries.most:
-        return _Rounded(list(saved), points, total, error)
-    for order in reversed(_orders(saved)) if some else ():
-        if best.saved < WORTH_TRYING * total:
-            names, error = _most(order, error_of, tries.most)
-            best = max(best, _Rounded(names, points, sum(saved[name] for name in names), error), key=lambda x: x.saved)
-    return best
-
-
-def _orders(gains: Mapping[str, float]) -> tuple[Sequence[str], ...]:
-    """What is left out, the last first: what comes last, or what gains the least."""
-    return list(gains), sorted(gains, key=lambda name: -gains[name])
+    if (error := error_of(steps)) <= tries.most:
+        return _Chosen(steps, error, all=True)
+    orders = sorted(steps, key=lambda step: places[step.name]), sorted(steps, key=lambda step: -step.seconds)
+    return max((_Chosen(*_most(order, error_of, tries.most)) for order in orders), key=lambda one: one.seconds)
 
 
 def _folds_pairs(target: Target) -> bool:
@@ -230,21 +235,9 @@ class _Tries:
         return max(max_error(tried.run(feeds), right) for feeds, right in zip(self._samples, self._right, strict=True))
 
 
-def _fewer(gains: Mapping[str, float], narrow: Narrow, tries: _Tries, found: Precise) -> tuple[Graph, Precise]:
-    """As much of the gain as the error allows, where it does not allow all."""
-
-    def error_of(names: Collection[str]) -> float:
-        return tries.error_of(narrow(names))
-
-    tried = [_most(order, error_of, tries.most) for order in _orders(gains)]
-    names, error = max(tried, key=lambda one: sum(gains[name] for name in one[0]))
-    note = f"more would err by over {tries.allowed:g}"
-    return narrow(names), replace(found, narrow=len(names), error=error, note=note)
-
-
 def _most(
-    order: Sequence[str], error_of: Callable[[Collection[str]], float], allowed: float
-) -> tuple[Sequence[str], float]:
+    order: Sequence[_Step], error_of: Callable[[Sequence[_Step]], float], allowed: float
+) -> tuple[Sequence[_Step], float]:
     """As many as the error allows, from the first on, and the error; all together err too much."""
     error, least, most = 0.0, 0, len(order)
     while most - least > 1:
