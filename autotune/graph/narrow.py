@@ -24,7 +24,7 @@ from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.partition import is_depthwise, operation
 from autotune.graph.passes.dead_code import remove_dead_code
 from autotune.graph.passes.sweep import Sweep
-from autotune.ops import conv_rows, winograd, winograd_matrices
+from autotune.ops import conv_rows, winograd
 from autotune.ops.conv import CONVOLUTIONS, Conv
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
@@ -135,7 +135,7 @@ class _Narrowing:
         x, weight = (self._graph.values[name].shape for name in node.inputs[:2])
         size = Conv.of(node.op, x, weight, dict(node.attrs))
         may = replace(size, rounded=min(points, size.points))
-        able = any(winograd_matrices.allowed(may, tile, DType.bf16) for tile in winograd.TILES.values())
+        able = any(winograd.allowed(may, tile, DType.bf16) for tile in winograd.TILES.values())
         return {"rounded": may.rounded} if able and node.inputs[1] in self._graph.constants else {}
 
     def _operand(self, node: Node, name: str, before: str, as_narrow: bool) -> str:

@@ -13,7 +13,6 @@ over channels.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -197,26 +196,13 @@ def transposed(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def in_floats(size: Conv, tile: Tile, data: DType) -> Arithmetic:
+def _in_floats(size: Conv, tile: Tile, data: DType) -> Arithmetic:
     """Transforms and products in the floats that such data is summed up in."""
     total = accumulator(data)
     down, across = (
         Side(t.G, halves(t.BT, monic=True), halves(transposed(t.AT))) for t in (transforms(m, taps(size)) for m in tile)
     )
     return Arithmetic(total, total, down, across, lambda y: cast(data, y))
-
-
-def _winograd(op: str, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    x, weight = inputs
-    same_dtype(op, inputs)
-    size, tile = Conv.of(op, x.shape, weight.shape, attrs), TILES[name]
-    floating(f"{op} winograd", x)
-    require(
-        applies(size, tile),
-        f"{op}: {name} needs a square kernel of 2 to {most_taps(tile)} taps per stride, the same stride both ways, "
-        f"dilation 1, groups 1, and as many points as its tiles have; points={size.points}",
-    )
-    return convolved(x, weight, size, tile, in_floats(size, tile, x.dtype))
 
 
 @dataclass(frozen=True)
@@ -376,16 +362,49 @@ def convolved(
     return compute((size.n, size.k, *size.out), output, name="conv")
 
 
-def _count(op: str, name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
-    size, tile = Conv.of(op, types[0].shape, types[1].shape, attrs), TILES[name]
-    return multiplications(size, tile) if DType(types[0].dtype).is_float and applies(size, tile) else None
+def allowed(size: Conv, tile: Tile, rounds: DType | None = None) -> bool:
+    """Whether such tiles compute this convolution, and may be rounded so when they are transformed."""
+    points = size.points if rounds is None else size.rounded
+    return applies(size, tile) and max(edges(size, tile)) <= points
 
 
-for _op, (_name, _tile) in itertools.product(OPERATORS, TILES.items()):
-    algorithm(
-        _op,
-        _name,
-        multiplications=functools.partial(_count, _op, _name),
-        error=functools.partial(most_error, _tile),
-        strict=False,
-    )(functools.partial(_winograd, _op, _name))
+def register(name: str, tile: Tile, multiply: Multiply, rounds: DType | None = None) -> None:
+    """Make an algorithm of convolutions of floats by such tiles.
+
+    Args:
+        multiply: how the products are made. `rounds`: to what their factors are rounded, if they are.
+    """
+
+    def winograd(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
+        x, weight = inputs
+        same_dtype(op, inputs)
+        size = Conv.of(op, x.shape, weight.shape, attrs)
+        floating(f"{op} winograd", x)
+        require(
+            allowed(size, tile, rounds),
+            f"{op}: {name} needs a square kernel of 2 to {most_taps(tile)} taps per stride, the same stride both ways, "
+            f"dilation 1, groups 1, and as many points as its tiles have; points={size.points}, rounded={size.rounded}",
+        )
+        use = _in_floats(size, tile, x.dtype)
+        return convolved(x, weight, size, tile, use._replace(factor=rounds or use.factor), multiply)
+
+    def count(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
+        size = Conv.of(op, types[0].shape, types[1].shape, attrs)
+        able = DType(types[0].dtype).is_float and allowed(size, tile, rounds)
+        return multiplications(size, tile) if able else None
+
+    for op in OPERATORS:
+        algorithm(
+            op,
+            name,
+            multiplications=functools.partial(count, op),
+            error=functools.partial(most_error, tile),
+            strict=False,
+            factor=rounds,
+            prepared=() if rounds is None else (1,),
+            rounds=rounds,
+        )(functools.partial(winograd, op))
+
+
+for _name, _tile in TILES.items():
+    register(_name, _tile, tile_by_tile)

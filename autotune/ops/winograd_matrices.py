@@ -11,41 +11,19 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from autotune.ops.checks import floating, require, same_dtype
-from autotune.ops.conv import Conv
-from autotune.ops.registry import algorithm
-from autotune.ops.winograd import (
-    OPERATORS,
-    TILES,
-    Factors,
-    Tile,
-    applies,
-    convolved,
-    edges,
-    in_floats,
-    most_error,
-    most_taps,
-    multiplications,
-)
-from autotune.ops.workload import TensorType
+from autotune.ops.winograd import TILES, Factors, register
 from autotune.tensor.dtype import DType
 from autotune.tensor.expr import Expr, as_expr, cast
-from autotune.tensor.stage import Tensor, compute, reduce_axis, sum_, table
+from autotune.tensor.stage import compute, reduce_axis, sum_, table
 
 FORMS = {"matrices": None, "bf16": DType.bf16}
 """What is added to the names of tiles, and to what their elements are rounded."""
 
 ALGORITHMS = {f"{name}_{form}": (tile, rounds) for name, tile in TILES.items() for form, rounds in FORMS.items()}
 """The algorithms: their tiles, and to what elements of these are rounded."""
-
-
-def allowed(size: Conv, tile: Tile, rounds: DType | None) -> bool:
-    """Whether such tiles compute this convolution, and may be rounded so."""
-    points = size.points if rounds is None else size.rounded
-    return applies(size, tile) and max(edges(size, tile)) <= points
 
 
 def as_matrices(f: Factors) -> Callable[..., Expr]:
@@ -86,34 +64,5 @@ def as_matrices(f: Factors) -> Callable[..., Expr]:
     return lambda n, k, th, tw, xi, nu: m[xi * across + nu, n, th * columns + tw, k]
 
 
-def _winograd(op: str, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> Tensor:
-    x, weight = inputs
-    same_dtype(op, inputs)
-    size, (tile, rounds) = Conv.of(op, x.shape, weight.shape, attrs), ALGORITHMS[name]
-    floating(f"{op} winograd", x)
-    require(
-        allowed(size, tile, rounds),
-        f"{op}: {name} needs a square kernel of 2 to {most_taps(tile)} taps per stride, the same stride both ways, "
-        f"dilation 1, groups 1, and as many points as its tiles have; points={size.points}, rounded={size.rounded}",
-    )
-    use = in_floats(size, tile, x.dtype)
-    return convolved(x, weight, size, tile, use._replace(factor=rounds or use.factor), as_matrices)
-
-
-def _count(op: str, name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> int | None:
-    size, (tile, rounds) = Conv.of(op, types[0].shape, types[1].shape, attrs), ALGORITHMS[name]
-    able = DType(types[0].dtype).is_float and allowed(size, tile, rounds)
-    return multiplications(size, tile) if able else None
-
-
-for _op, (_name, (_tile, _rounds)) in itertools.product(OPERATORS, ALGORITHMS.items()):
-    algorithm(
-        _op,
-        _name,
-        multiplications=functools.partial(_count, _op, _name),
-        error=functools.partial(most_error, _tile),
-        strict=False,
-        factor=_rounds,
-        prepared=(1,),
-        rounds=_rounds,
-    )(functools.partial(_winograd, _op, _name))
+for _name, (_tile, _rounds) in ALGORITHMS.items():
+    register(_name, _tile, as_matrices, _rounds)

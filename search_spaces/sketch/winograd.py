@@ -61,7 +61,7 @@ def _products(name: str, workload: Workload, target: Target) -> Contraction | No
     others = all(node is anchor or lookup(node.op).elementwise for node in workload.nodes)
     if not whole or not others or {DType(types[i].dtype) for i in anchor.inputs} != {DType.f32}:
         return None
-    if not winograd_matrices.allowed(size, tile, rounds) or with_one_output(workload, name) is None:
+    if not winograd.allowed(size, tile, rounds) or with_one_output(workload, name) is None:
         return None
     try:
         schedule = anchored(workload, name, TILES, WINDOWS).schedule.precompute(WINDOWS).cache_write(PRODUCTS)
