@@ -107,10 +107,11 @@ def in_precision(
         names = [node.name for node in nodes]
         return narrow(names), Precise(precision.name, dtype.value, len(names), len(names))
 
-    choose = Chooser(target, database, strict_fp=strict_fp, untuned=Defaults(cache, target, database=database))
+    untuned = Defaults(cache, target, database=database)
+    known, guess = (Chooser(target, records, strict_fp=strict_fp, untuned=untuned) for records in (database, None))
     bound, here = precision.max_error, not target.missing_features()
     tried = precision.name == "auto" or bound is not None  # else they are the model's own roundings
-    saving = functools.partial(_gains, graph, nodes, choose=choose, dtype=dtype, strict_fp=strict_fp)
+    saving = functools.partial(_gains, graph, nodes, known=known, guess=guess, dtype=dtype, strict_fp=strict_fp)
     gains = saving(narrow=narrow)
     found = Precise(precision.name, dtype.value, len(gains), len(nodes))
 
@@ -251,23 +252,37 @@ def _most(
 
 
 def _gains(
-    graph: Graph, products: Iterable[Node], *, narrow: Narrow, choose: Chooser, dtype: DType, strict_fp: bool,
-    rounds: bool = False,
+    graph: Graph, products: Iterable[Node], *, narrow: Narrow, known: Chooser, guess: Chooser, dtype: DType,
+    strict_fp: bool, rounds: bool = False,
 ) -> dict[str, float]:  # fmt: skip
-    """Seconds that 16 bits save, for the products that they make faster, in graph order; with `rounds` only of those
-    whose kernels round what they transform."""
+    """Seconds that 16 bits save, for the products that they make faster, in graph order.
+
+    A time that was measured is held against none that is only expected: what was tuned because it should be faster
+    would be given up for it, and its records with it.
+
+    Args:
+        known, guess: with and without records.
+        rounds: only of those whose kernels, untuned, round what they transform.
+    """
     nodes = [node for node in products if not too_large(graph, node, dtype)]
     before = _by_origin(graph)
     after = _by_origin(narrow([node.name for node in nodes]))
     gains: dict[str, float] = {}
     for node in nodes:
         origin = node.origins[0] if node.origins else ""
-        if origin in before and origin in after and (not rounds or _rounds(after[origin], choose)):
-            wide = _seconds(before[origin], choose, strict_fp, least=True)
-            short = _seconds(after[origin], choose, strict_fp, least=False)
+        if origin in before and origin in after and (not rounds or _rounds(after[origin], guess)):
+            both = before[origin], after[origin]
+            wide, short = (_measured(workload, known) for workload in both)
+            if wide is None or short is None:
+                wide, short = (_seconds(one, guess, strict_fp, least=one is both[0]) for one in both)
             if short < WORTH_NARROWING * wide:
                 gains[node.name] = wide - short
     return gains
+
+
+def _measured(workload: Workload, known: Chooser) -> float | None:
+    choice = known.own(workload)
+    return choice.seconds if choice.tuned else None
 
 
 def _rounds(workload: Workload, choose: Chooser) -> bool:
@@ -281,12 +296,10 @@ def _by_origin(graph: Graph) -> Mapping[str, Workload]:
 
 
 def _seconds(workload: Workload, choose: Chooser, strict_fp: bool, *, least: bool) -> float:
-    """As measured; else the least possible, or (unless `least`) what the closed form of a sketch's nest says, where
+    """The least possible, or (unless `least`) what the closed form of a sketch's nest says, where
     conversions come on top of all else; so, too, of a product whose operands are multiplied as numbers of another type,
     which are far from the least that their instructions could take."""
     choice, target = choose.own(workload), choose.target
-    if choice.tuned and choice.seconds is not None:
-        return choice.seconds
     known = known_algorithm(workload, choice.algorithm)
     turned = known is not None and known.factor is not None
     bound = limit(workload, target, strict_fp=strict_fp, own=not turned).seconds

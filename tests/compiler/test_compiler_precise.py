@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from autotune.graph import Graph, Output, Value, optimize, partition
 from autotune.graph.builder import GraphBuilder
 from autotune.graph.narrow import narrowable, narrowed
 from autotune.ops.workload import Workload
+from autotune.records import Database, TuningRecord
 from autotune.runtime.artifact import load_artifact
 from autotune.runtime.difference import max_error
 from autotune.runtime.feeds import random_feeds
+from autotune.search_spaces import default_config
 from autotune.target import Target
 from autotune.tensor.dtype import DType
 from tests.compiler.test_compiler_program import fire_graph as nameless
@@ -199,6 +202,34 @@ def test_auto_rounds_tiles_as_the_error_allows() -> None:
         assert ("by tiles that it rounds" in str(said)) == bool(said.rounded)
     assert errors[0.3] > errors[0.006]
     assert in_precision(graph, NATIVE, precision=Precision("auto", 0.3), strict_fp=True)[1].rounded == 0
+
+
+def measured(workload: Workload, seconds: float) -> TuningRecord:
+    config = default_config(workload, NATIVE)
+    return TuningRecord(
+        workload_key=workload.key, workload=workload.to_json(), target_key=NATIVE.key, target=NATIVE.to_json(),
+        config_key=config.key, config=config.to_json(), template=config.template or "", seconds=seconds, verified=True,
+        created=1.0,
+    )  # fmt: skip
+
+
+def test_what_was_tuned_in_16_bits_is_held_against_no_hope(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Once kernels have records, which take longer than what is expected of others, the next build has them still."""
+    prefer(monkeypatch, "bf16")
+    monkeypatch.setattr(precise, "rounds_tiles", lambda target: False)
+    auto = functools.partial(in_precision, precision=Precision("auto", 0.1))
+    before, _ = auto(graph, NATIVE)
+    with Database.open(tmp_path / "db.sqlite") as database:
+        narrow = [group.workload for group in partition(before) if "bf16" in group.workload.describe()]
+        database.add_many([measured(workload, 2.0) for workload in dict.fromkeys(narrow)])
+        after, said = auto(graph, NATIVE, database)
+        assert said.narrow == 3
+        assert [group.workload for group in partition(after)] == [group.workload for group in partition(before)]
+        wide = dict.fromkeys(group.workload for group in partition(graph))
+        database.add_many([measured(workload, 1.0) for workload in wide])
+        assert auto(graph, NATIVE, database)[1].narrow == 0, "what was measured in both is known"
 
 
 def test_auto_where_16_bits_are_no_faster(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
