@@ -74,6 +74,7 @@ class Contraction:
             do not lie in memory. Tiles at their ends are code of their own.
         folded: without one of the instructions it is nothing to try.
         inside: it is computed in a loop of what reads it, one part after the other; threads share that loop.
+        divided: numbers of the spatial axes that register tiles divide.
     """
 
     schedule: Schedule
@@ -94,6 +95,7 @@ class Contraction:
     edges: tuple[int, ...] = ()
     folded: bool = False
     inside: bool = False
+    divided: tuple[int, ...] = ()
 
     @property
     def reads(self) -> tuple[Factor, ...]:

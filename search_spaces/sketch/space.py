@@ -16,7 +16,7 @@ from autotune.core import LINE, Pipe
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
-from autotune.search_spaces.library.afar import AHEAD, turns_ahead
+from autotune.search_spaces.library.afar import AHEAD, FEW_ROWS, turns_ahead
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
@@ -48,6 +48,8 @@ from autotune.target import Target
 
 MOST_ROWS = 30
 """Along an axis of a tile without vectors: what 32 registers hold beside a vector and a number."""
+MOST_VECTORS = 8
+"""Along the axis of vectors, whether they divide it or not."""
 USED = 0.85
 """Share of a tile that must be of use at the end of an axis that it does not divide."""
 IDLE = 100.0
@@ -187,7 +189,7 @@ class SketchSpace(ConfigSpace):
                 ahead = turns_ahead(height, vectors, stream, self.numbers.target, steps, times)
                 if t.upright >= 0:  # tiles: many lines in a turn, which come fast enough from the second cache
                     ahead = AHEAD[0 if stream else 1]
-                apart = times == 1 and vectors > 1
+                apart = times == 1 and vectors > 1 and height <= FEW_ROWS
                 apart = apart if self._has("apart", apart) else not apart  # as panels of others lie
                 config = config.replace(ahead=ahead, stream=stream, apart=apart)
             if self.numbers.c.lanewise:
@@ -435,11 +437,9 @@ def _regular(c: Contraction, t: Tiling, f: Factor, where: str) -> bool:
 def _tiles(c: Contraction, lanes: tuple[int, ...], registers: int) -> list[tuple[int, ...]]:
     """Register tiles along at most three axes, large enough to be worth it where the axes are."""
     sizes = [_sizes(a, n in c.vector_axes(), lanes) for n, a in enumerate(c.spatial)]
-    if c.inside:  # where a part ends is another place in each turn, which code for the rest of a tile would have to ask
-        sizes = [
-            each if n in c.vector_axes() else [size for size in each if c.spatial[n].extent % size == 0]
-            for n, each in enumerate(sizes)
-        ]
+    for n in c.divided:
+        elements = lanes[0] if n in c.vector_axes() else 1
+        sizes[n] = [size for size in sizes[n] if c.spatial[n].extent % (elements * size) == 0]
     if c.lanewise:  # several vectors would share nothing
         sizes = [[1] if n in c.vector_axes() else each for n, each in enumerate(sizes)]
     wide = [n for n, each in enumerate(sizes) if len(each) > 1]
@@ -472,7 +472,7 @@ def _sizes(a: Axis, vector: bool, lanes: tuple[int, ...]) -> list[int]:
     longest = min(a.extent, MOST_ROWS)
     kept = [n for n in range(1, longest + 1) if a.extent % n == 0 or _used(a.extent, n) >= USED]
     if vector:
-        kept += range(1, min(-(-a.extent // lanes[-1]), 8) + 1)
+        kept += range(1, min(-(-a.extent // lanes[-1]), MOST_VECTORS) + 1)
     return sorted(set(kept))
 
 

@@ -27,7 +27,7 @@ from autotune.search_spaces.operators.conv2d_shape import sizes
 from autotune.search_spaces.operators.conv2d_winograd import distant, layouts_of_tiles, made_inputs, made_outputs
 from autotune.search_spaces.operators.conv2d_winograd_cost import SCATTERED
 from autotune.search_spaces.sketch.contraction import Contraction, analysed, with_one_output
-from autotune.search_spaces.sketch.space import MOST_ROWS
+from autotune.search_spaces.sketch.space import MOST_ROWS, MOST_VECTORS
 from autotune.search_spaces.sketch.template import AMONG_ALGORITHMS, SketchedContraction
 from autotune.search_spaces.sketch.tiling import Tiles
 from autotune.search_spaces.space.registry import template
@@ -38,8 +38,8 @@ from autotune.tensor.layout import Layout
 TILES, PRODUCTS, WINDOWS, UNROUNDED = "wino_v", "wino_m", "wino_u", "wino_vf"
 HEIGHTS = range(4, MOST_ROWS + 1)
 """Rows of register tiles worth having: of a block, which has no code for the rest of one, some of them divides it."""
-RESULT, TILE = 1, 2
-"""Axes of the products, behind the point: results, as images have them, and tiles."""
+POINT, RESULT, TILE, FILTER = range(4)
+"""Axes of the products: points of a tile, results, as images have them, tiles and filters."""
 
 
 class Block(NamedTuple):
@@ -81,9 +81,13 @@ def _products(name: str, workload: Workload, target: Target) -> Contraction | No
 
 
 def _of_a_block(c: Contraction, size: Conv, tile: winograd.Tile, block: Block | None) -> Contraction:
-    """What of the products is computed at once."""
+    """What of the products is computed at once, and what tiles divide: where a part ends is another place in each turn,
+    which code for the rest of a tile would have to ask; and vectors of results that are left over would make a panel of
+    their own for each point, which nobody asks for in time."""
+    vectors = c.spatial[FILTER].extent // c.lanes
+    divided = (FILTER,) if any(vectors % n == 0 for n in range(2, MOST_VECTORS + 1)) else ()
     if block is None:
-        return c
+        return replace(c, divided=divided)
     rows, _ = _grid(size, tile)
     parts = {RESULT: (block.images, size.n), TILE: (block.rows, rows)}
 
@@ -95,7 +99,7 @@ def _of_a_block(c: Contraction, size: Conv, tile: winograd.Tile, block: Block | 
     factors = tuple(
         f if f.constant else replace(f, shape=tuple(part(n, d) for d, n in enumerate(f.shape))) for f in c.factors
     )
-    return replace(c, spatial=spatial, factors=factors, inside=True)
+    return replace(c, spatial=spatial, factors=factors, inside=True, divided=(POINT, RESULT, TILE, *divided))
 
 
 @functools.lru_cache(maxsize=512)

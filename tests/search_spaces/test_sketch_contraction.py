@@ -360,8 +360,9 @@ def test_panels_that_are_streamed_into_the_second_cache_are_asked_for_from_there
 
 
 def test_panels_that_are_read_once_lie_apart() -> None:
-    once, again = (space_of(f"matmul a=var:{rows},1024 b=const:1024,4096").default() for rows in (1, 128))
+    once, more, again = (space_of(f"matmul a=var:{rows},1024 b=const:1024,4096").default() for rows in (1, 8, 128))
     assert once.get("apart") is True and again.get("apart") is False
+    assert more.get("apart") is False, "work enough for one place to come in time"
     assert "apart" not in space_of("matmul a=var:1,64 b=const:64,64").default(), "which caches hold"
     space = space_of("matmul a=var:1,1024 b=const:1024,4096")
     single = once.replace(tile=(*once.get_ints("tile")[:-1], 1))

@@ -103,6 +103,15 @@ def test_blocks_have_no_code_for_the_rest_of_a_tile() -> None:
     assert "local wino_m" in text and " if " not in text
 
 
+@pytest.mark.parametrize("filters", [192, 224, 256])
+def test_filters_leave_no_vector_over(filters: int) -> None:
+    """It would be a panel of its own for each point."""
+    space = lookup("conv2d.winograd_f5_matrices").space(conv(256, filters, 14, 14), ZEN4)
+    (tiles,) = (knob.values for knob in space.knobs if knob.name == "tile")
+    widths = {tile[-1] for tile in tiles if isinstance(tile, tuple)}
+    assert len(widths) > 2 and all(filters % (16 * width) == 0 for width in widths)
+
+
 def test_it_is_rounded_only_where_a_convolution_allows_it() -> None:
     names = [entry.name for entry in templates_for(conv(64, 64, 56, 56), ZEN4)]
     assert not any(name.endswith("_bf16") for name in names)
