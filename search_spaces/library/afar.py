@@ -11,6 +11,8 @@ ROOM_AHEAD = 4
 """What is asked for before it is used may take one of so many parts of the first-level cache."""
 ROOM_AHEAD_OF_L2 = 16
 """The same of what the second cache has, which answers sooner than memory."""
+ROOM_AHEAD_OF_LATE = 8
+"""The same of what so few tiles read that it may still be on its way to the second cache."""
 ROOM_FOR_ASKING = 0.75
 """Share of a tile's time in which loads and requests may keep the load units busy."""
 SELDOM = 8
@@ -18,6 +20,9 @@ SELDOM = 8
 FEW_ROWS = 4
 """Rows of a tile that have so little to do with what is loaded that several places of a panel, read at once, come
 faster than one: more rows take 1.05 to 1.2 times as long with those."""
+MOST_ROWS_ALONE = (9, 12)
+"""Rows of a tile that alone reads a panel from memory, for which the CPU sees far enough ahead; and of one that folds
+neighbours, which reads half as many lines. More take up to 1.6 times as long as two tiles that ask for the next."""
 PARTS_OF_L2 = 8
 """What is asked for while something else is read again and again may take one of so many parts of the second cache: a
 quarter was 1.01 to 1.07 times as slow for Winograd's tiles (a Zen 3 with 512 KiB)."""
@@ -56,5 +61,6 @@ def turns_ahead(rows: int, vectors: int, stream: bool, target: Target, steps: St
     crowded = steps.loading(rows * vectors, loads_and_requests) > ROOM_FOR_ASKING
     if rows == 1 or times == 1 or (times > SELDOM and crowded):
         return 0
-    lines = target.l1_bytes // ((ROOM_AHEAD_OF_L2 if stream else ROOM_AHEAD) * LINE)
+    parts = (ROOM_AHEAD_OF_L2 if times > SELDOM else ROOM_AHEAD_OF_LATE) if stream else ROOM_AHEAD
+    lines = target.l1_bytes // (parts * LINE)
     return max(n for n in AHEAD if n * vectors <= lines)

@@ -16,7 +16,7 @@ from autotune.core import LINE, Pipe
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
-from autotune.search_spaces.library.afar import AHEAD, FEW_ROWS, turns_ahead
+from autotune.search_spaces.library.afar import AHEAD, FEW_ROWS, MOST_ROWS_ALONE, turns_ahead
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
@@ -160,18 +160,36 @@ class SketchSpace(ConfigSpace):
     def ranked(self, expected: Cost | None = None) -> Integers:
         """(rows, knobs) what `configs_of` makes those of, best first.
 
-        Two things are not left to models that learned from kernels by themselves, with weights that caches hold, while
-        in a model they come from farther away. When panels are asked for follows from the tile, and from the room for
-        the next ones beside those that are read, and where they lie from how often they are read; and of instructions
-        that differ in nothing but speed only the fastest counts. The search tries all. A closed form, which knows what
-        asking takes, supposes that panels are asked for: loads weigh more then.
+        Three things are not left to models that learned from kernels by themselves, with weights that caches hold,
+        while in a model they come from farther away. When panels are asked for follows from the tile, and from the
+        room for the next ones beside those that are read, and where they lie from how often that is; no tall tile
+        reads one alone; and of instructions that differ in nothing but speed only the fastest counts. The search
+        tries all. A closed form, which knows what asking takes, supposes that panels are asked for: loads weigh more
+        then.
         """
         decoder = Decoder(self.numbers.c, self._learned, self.numbers.target)
         rough: Cost = self.cycles
         careful = expected or self.expected
         if self._untold and any(knob.name == ASKING[0] for knob in self.knobs):
             rough, careful = _as_asking(rough), _as_asking(careful)
+        if self._has(ASKING[0], AHEAD[0]):
+            rough, careful = self._unless_waiting(rough), self._unless_waiting(careful)
         return foreseen(decoder, rough, careful, self.numbers.c.total)
+
+    def _unless_waiting(self, cost: Cost) -> Cost:
+        """With tilings last of which a tall tile alone reads a panel, which nobody asks for (`turns_ahead`): terms are
+        so long that the CPU does not see far enough ahead. Two lower tiles ask for the next panel meanwhile."""
+        c = self.numbers.c
+        still = [n for n, a in enumerate(c.spatial) if all(f.stride(a.name) == 0 for f in c.streamed)]
+        ends = np.array([c.spatial[n].extent for n in still])
+
+        def slower(batch: Batch) -> NDArray[np.float64]:
+            alone = (batch.elements()[:, still] >= ends).all(axis=1)
+            rows = batch.tile.prod(axis=1) // batch.tile[np.arange(len(batch.tile)), batch.vector]
+            tall = rows > np.where(batch.dot > 0, MOST_ROWS_ALONE[1], MOST_ROWS_ALONE[0])
+            return np.asarray(cost(batch) + IDLE * (alone & tall & (batch.upright < 0)))
+
+        return slower
 
     def configs_of(self, rows: Integers, count: int) -> list[Config]:
         """The first of what `ranked` found, each once."""

@@ -339,7 +339,7 @@ def test_rows_that_lie_in_order_are_read_once_and_seldom_worth_a_copy() -> None:
     assert 0 < narrow.encode(copied)[at] < narrow.encode(copied.replace(dot=NO))[at]  # pairs, or one by one
 
 
-TWICE = (Steps.of(FIXED), 2)
+TWICE, OFTEN = (Steps.of(FIXED), 2), (Steps.of(FIXED), 9)
 
 
 def test_panels_are_asked_for_as_far_ahead_as_the_nearest_cache_has_room() -> None:
@@ -353,7 +353,8 @@ def test_panels_that_one_tile_reads_are_left_to_the_cpu() -> None:
 
 
 def test_panels_that_are_streamed_into_the_second_cache_are_asked_for_from_there() -> None:
-    assert [turns_ahead(8, vectors, True, FIXED, *TWICE) for vectors in (1, 2, 4, 7)] == [32, 16, 8, 4]
+    assert [turns_ahead(8, vectors, True, FIXED, *OFTEN) for vectors in (4, 7)] == [8, 4]
+    assert [turns_ahead(8, vectors, True, FIXED, *TWICE) for vectors in (1, 2, 4, 7)] == [64, 32, 16, 8], "on their way"
     space = space_of("matmul a=var:128,768 b=const:768,768")
     config = space.default()
     assert config.get("stream") and config.get("ahead") == 32 // space.tiling(config).tile[1]
@@ -367,6 +368,20 @@ def test_panels_that_are_read_once_lie_apart() -> None:
     space = space_of("matmul a=var:1,1024 b=const:1024,4096")
     single = once.replace(tile=(*once.get_ints("tile")[:-1], 1))
     assert space.canonical(single).get("apart") is False, "of one vector there is one place"
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "alone"), [(9, "f32", True), (12, "f32", False), (12, "bf16", True), (14, "bf16", False)]
+)
+def test_no_tall_tile_alone_reads_panels_from_memory(rows: int, dtype: str, alone: bool) -> None:
+    space = space_of(
+        f"matmul a=var:{rows},768:{dtype} b=const:768,3072:{dtype}", fixed("x86 -mcpu=znver4 -num-cores=1")
+    )
+    height = space.tiling(space.default()).tile[0]
+    assert (height == rows) is alone
+    assert "ahead" not in space_of(f"matmul a=var:{rows},64:{dtype} b=const:64,64:{dtype}").default(), (
+        "caches hold them"
+    )
 
 
 def test_what_tiles_read_first_lies_together() -> None:
@@ -385,7 +400,7 @@ def test_what_is_read_often_is_asked_for_only_where_loads_leave_room() -> None:
     """16 registers hold small tiles, which load nearly as often as a core can; a request would be one more load."""
     small, large = Steps.of(fixed("x86 -mcpu=znver3 -num-cores=1")), Steps.of(FIXED)
     assert turns_ahead(3, 4, True, FIXED, small, 9) == 0 == turns_ahead(3, 4, False, FIXED, small, 9)
-    assert turns_ahead(7, 4, True, FIXED, large, 9) == turns_ahead(7, 4, True, FIXED, *TWICE) > 0
+    assert 0 < turns_ahead(7, 4, True, FIXED, large, 9) < turns_ahead(7, 4, True, FIXED, *TWICE)
     assert turns_ahead(3, 4, True, FIXED, small, 8) > 0  # few tiles: the first waits longer
     often, seldom = (f"matmul a=var:{rows},768 b=const:768,768" for rows in (128, 16))
     target = fixed("x86 -mcpu=znver3 -num-cores=1")
