@@ -18,8 +18,8 @@ ROOM_FOR_ASKING = 0.75
 SELDOM = 8
 """Tiles that read a panel which are few enough for each to ask: the first waits longer than that takes the others."""
 FEW_ROWS = 4
-"""Rows of a tile that have so little to do with what is loaded that several places of a panel, read at once, come
-faster than one: more rows take 1.05 to 1.2 times as long with those."""
+"""Rows of a tile that have so little to do with a line that several places of a panel, read at once, come faster than
+one: more rows take 1.05 to 1.2 times as long with those. Of vectors of half a line twice as many."""
 MOST_ROWS_ALONE = (9, 12)
 """Rows of a tile that alone reads a panel from memory, for which the CPU sees far enough ahead; and of one that folds
 neighbours, which reads half as many lines. More take up to 1.6 times as long as two tiles that ask for the next."""
@@ -46,6 +46,11 @@ def is_lost_sight_of(size: int, runs: int, target: Target) -> bool:
     return size > target.l2_bytes and runs > FOLLOWED
 
 
+def reads_apart(rows: int, vectors: int, target: Target, times: int) -> bool:
+    """Whether what a tile reads lies in as many places as it has vectors; see `turns_ahead`."""
+    return times == 1 and vectors > 1 and rows <= FEW_ROWS * (8 * LINE // target.vector_bits)
+
+
 def turns_ahead(rows: int, vectors: int, stream: bool, target: Target, steps: Steps, times: int) -> int:
     """How many turns ahead a tile asks for panels: as many as there is room for, since memory takes long to answer, few
     where `stream` has brought them into the second cache.
@@ -61,6 +66,7 @@ def turns_ahead(rows: int, vectors: int, stream: bool, target: Target, steps: St
     crowded = steps.loading(rows * vectors, loads_and_requests) > ROOM_FOR_ASKING
     if rows == 1 or times == 1 or (times > SELDOM and crowded):
         return 0
-    parts = (ROOM_AHEAD_OF_L2 if times > SELDOM else ROOM_AHEAD_OF_LATE) if stream else ROOM_AHEAD
+    late = times <= SELDOM and target.vector_bits == 8 * LINE  # of smaller vectors more steps lie between two lines
+    parts = (ROOM_AHEAD_OF_LATE if late else ROOM_AHEAD_OF_L2) if stream else ROOM_AHEAD
     lines = target.l1_bytes // (parts * LINE)
     return max(n for n in AHEAD if n * vectors <= lines)

@@ -16,7 +16,7 @@ from autotune.core import LINE, Pipe
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
-from autotune.search_spaces.library.afar import AHEAD, FEW_ROWS, MOST_ROWS_ALONE, turns_ahead
+from autotune.search_spaces.library.afar import AHEAD, MOST_ROWS_ALONE, reads_apart, turns_ahead
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
@@ -207,7 +207,7 @@ class SketchSpace(ConfigSpace):
                 ahead = turns_ahead(height, vectors, stream, self.numbers.target, steps, times)
                 if t.upright >= 0:  # tiles: many lines in a turn, which come fast enough from the second cache
                     ahead = AHEAD[0 if stream else 1]
-                apart = times == 1 and vectors > 1 and height <= FEW_ROWS
+                apart = reads_apart(height, vectors, self.numbers.target, times)
                 apart = apart if self._has("apart", apart) else not apart  # as panels of others lie
                 config = config.replace(ahead=ahead, stream=stream, apart=apart)
             if self.numbers.c.lanewise:

@@ -355,6 +355,8 @@ def test_panels_that_one_tile_reads_are_left_to_the_cpu() -> None:
 def test_panels_that_are_streamed_into_the_second_cache_are_asked_for_from_there() -> None:
     assert [turns_ahead(8, vectors, True, FIXED, *OFTEN) for vectors in (4, 7)] == [8, 4]
     assert [turns_ahead(8, vectors, True, FIXED, *TWICE) for vectors in (1, 2, 4, 7)] == [64, 32, 16, 8], "on their way"
+    narrow = fixed("x86 -mcpu=znver3 -num-cores=1")
+    assert [turns_ahead(3, 4, True, narrow, Steps.of(narrow), times) for times in (2, 8)] == [8, 8]
     space = space_of("matmul a=var:128,768 b=const:768,768")
     config = space.default()
     assert config.get("stream") and config.get("ahead") == 32 // space.tiling(config).tile[1]
