@@ -66,7 +66,7 @@ def turns_ahead(rows: int, vectors: int, stream: bool, target: Target, steps: St
     crowded = steps.loading(rows * vectors, loads_and_requests) > ROOM_FOR_ASKING
     if rows == 1 or times == 1 or (times > SELDOM and crowded):
         return 0
-    late = times <= SELDOM and target.vector_bits == 8 * LINE  # of smaller vectors more steps lie between two lines
+    late = times <= SELDOM and target.vector_bits == 8 * LINE  # smaller vectors were slower so
     parts = (ROOM_AHEAD_OF_LATE if late else ROOM_AHEAD_OF_L2) if stream else ROOM_AHEAD
     lines = target.l1_bytes // (parts * LINE)
     return max(n for n in AHEAD if n * vectors <= lines)

@@ -170,9 +170,10 @@ class SketchSpace(ConfigSpace):
         decoder = Decoder(self.numbers.c, self._learned, self.numbers.target)
         rough: Cost = self.cycles
         careful = expected or self.expected
-        if self._untold and any(knob.name == ASKING[0] for knob in self.knobs):
+        afar = any(knob.name == ASKING[0] for knob in self.knobs)
+        if afar and self._untold:
             rough, careful = _as_asking(rough), _as_asking(careful)
-        if self._has(ASKING[0], AHEAD[0]):
+        if afar:
             rough, careful = self._unless_waiting(rough), self._unless_waiting(careful)
         return foreseen(decoder, rough, careful, self.numbers.c.total)
 
@@ -185,7 +186,7 @@ class SketchSpace(ConfigSpace):
 
         def slower(batch: Batch) -> NDArray[np.float64]:
             alone = (batch.elements()[:, still] >= ends).all(axis=1)
-            rows = batch.tile.prod(axis=1) // batch.tile[np.arange(len(batch.tile)), batch.vector]
+            rows = np.where(batch.along(), 1, batch.tile).prod(axis=1)  # those of matrices of their own, too
             tall = rows > np.where(batch.dot > 0, MOST_ROWS_ALONE[1], MOST_ROWS_ALONE[0])
             return np.asarray(cost(batch) + IDLE * (alone & tall & (batch.upright < 0)))
 

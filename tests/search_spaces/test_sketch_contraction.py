@@ -386,6 +386,12 @@ def test_no_tall_tile_alone_reads_panels_from_memory(rows: int, dtype: str, alon
     )
 
 
+def test_nor_does_one_read_several_matrices_from_memory() -> None:
+    """Each of twenty rows has a matrix of its own, whose panels no other tile could read."""
+    space = space_of("einsum data=var:20,256 data=const:20,256,512 equation=bk,bkj->bj")
+    assert space.tiling(space.default()).tile[0] <= 9
+
+
 def test_what_tiles_read_first_lies_together() -> None:
     """Columns in panels of 32 of two vectors: (which of two, panel, row, column)."""
     form = of_single_vectors(Layout.blocked(2, [(1, 32)], order=(1, 0)), 1, 16)
