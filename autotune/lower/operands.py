@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
+from autotune.core import LINE
 from autotune.lower.ir import Operand
 from autotune.tensor.dtype import DType
 from autotune.tensor.evaluate import evaluate, evaluate_parts
@@ -17,6 +20,8 @@ TURNED = 1 << 16
 """Elements whose order changes at a time: they and what they become fit a second-level cache."""
 MANY = 64
 """Rows far apart, a line of each of which a first-level cache holds: of more, lines would be read again and again."""
+WAYS, PAGE = 8, 4096
+"""Of rows that lie a multiple of a page apart, it holds so many lines: it finds them by their place in a page."""
 
 
 def fill_operand(operand: Operand, inputs: Mapping[str, Array], memory: Array) -> None:
@@ -42,30 +47,44 @@ def fill_operand(operand: Operand, inputs: Mapping[str, Array], memory: Array) -
 
 def _pack(physical: Array, array: Array, layout: Layout, dimension: int) -> None:
     """Some indices of a dimension at a time."""
-    outer = max(_cut(layout, array.shape), key=lambda d: abs(array.strides[d]))
-    if not _turned(array, layout) or outer == dimension:
+    if not _turned(array, layout):
         step = _step(layout, array.shape, dimension, PART)
         for start in range(0, array.shape[dimension], step):
             part = array[(slice(None),) * dimension + (slice(start, start + step),)]
             layout.pack_into(_place(physical, layout, dimension, start, step), part)
         return
+    outer = max(_cut(layout, array.shape), key=lambda d: abs(array.strides[d]))
     rows = _step(layout, array.shape, outer, TURNED)
     for start in range(0, array.shape[outer], rows):
         some = array[(slice(None),) * outer + (slice(start, start + rows),)]
         place = _place(physical, layout, outer, start, rows)
-        step = _step(layout, some.shape, dimension, TURNED)
-        for first in range(0, array.shape[dimension], step):
-            part = some[(slice(None),) * dimension + (slice(first, first + step),)].copy(order="K")
-            layout.pack_into(_place(place, layout, dimension, first, step), part)
+        step = _step(layout, some.shape, dimension, TURNED) if dimension != outer else some.shape[dimension]
+        for first in range(0, some.shape[dimension], step):
+            part = some[(slice(None),) * dimension + (slice(first, first + step),)]
+            lies = place if dimension == outer else _place(place, layout, dimension, first, step)
+            layout.pack_into(lies, _apart(part))
 
 
 def _turned(array: Array, layout: Layout) -> bool:
-    """Whether elements next to each other in memory come from many rows far apart: these are made compact first."""
-    inner = layout.order[-1][0]
-    near = min(
-        (d for d, extent in enumerate(array.shape) if extent > 1), key=lambda d: abs(array.strides[d]), default=inner
-    )
-    return near != inner and layout.block(inner) > MANY
+    """Whether elements next to each other in memory come from rows so many, or so far apart, that a first-level cache
+    does not hold a line of each: these are copied first."""
+    long = [d for d, extent in enumerate(array.shape) if extent > 1]
+    near = min(long, key=lambda d: abs(array.strides[d]), default=None)
+    others = [(d, layout.block(d)) for d, _ in layout.order if d != near]
+    if not others:
+        return False
+    d, rows = others[-1]
+    return rows > min(MANY, WAYS * PAGE // math.gcd(array.strides[d], PAGE))
+
+
+def _apart(part: Array) -> Array:
+    """A copy whose rows lie no power of two apart, so that a cache has room for a line of each."""
+    order = sorted(range(part.ndim), key=lambda d: -abs(part.strides[d]))
+    shape = [part.shape[d] for d in order]
+    memory = np.empty([*shape[:-1], shape[-1] + LINE // part.itemsize], part.dtype)[..., : shape[-1]]
+    copied = memory.transpose(np.argsort(order))
+    copied[...] = part
+    return copied
 
 
 def _step(layout: Layout, shape: tuple[int, ...], dimension: int, most: int) -> int:

@@ -118,14 +118,14 @@ class LocalRunner:
             slowed = not is_calm(timing.loads_a_cycle, self._gauge)  # by a neighbour: nobody knows how much yet
         else:
             reference = yardstick
+            policy = self._policy if options.incumbent is not None else self._policy.without_incumbent()
 
             def once() -> Timing:
                 with self._bench(workload, reference.build.kernel, bench) as other:
                     beside = self._loop(other, options.weight_bytes)
                     beside(1, 1)  # its buffers are others'
-                    found, taken = time_beside(
-                        loop, beside, reference.calm(self._gauge), self._gauge, self._policy, options.incumbent
-                    )
+                    calm = reference.calm(self._gauge)
+                    found, taken = time_beside(loop, beside, calm, self._gauge, policy, options.incumbent)
                 reference.rounds.extend(taken)
                 return found
 

@@ -200,9 +200,13 @@ def _able(workload: Workload, target: Target, strict_fp: bool, shared: bool) -> 
     allowed = [
         entry for entry in _TEMPLATES.values() if (entry.strict or not strict_fp) and not (shared and entry.lone)
     ]
-    able = [entry for entry in allowed if entry.applies(workload, target)]
-    there = {entry.name for entry in able}
-    able = [entry for entry in able if entry.stands_in_for not in there]
+    own = {entry.name: entry.applies(workload, target) for entry in allowed if not entry.stands_in_for}
+    others = {
+        entry: not own.get(entry.stands_in_for) and entry.applies(workload, target)
+        for entry in allowed
+        if entry.stands_in_for
+    }  # asked last: most need not be, and to look into an algorithm takes a while
+    able = [entry for entry in allowed if own.get(entry.name) or others.get(entry)]
     ranks = {entry.name: entry.priority(workload, target) for entry in able}
     able.sort(key=lambda entry: -ranks[entry.name])
     count = sum(ranks[entry.name] == ranks[able[0].name] for entry in able)

@@ -62,6 +62,20 @@ def test_rows_far_apart_are_made_compact(
             np.testing.assert_array_equal(filled(operand, {"in0": given}), layout.pack(given))
 
 
+@pytest.mark.parametrize("dtype", [DType.f32, DType.bf16, DType.i8], ids=str)
+@pytest.mark.parametrize("few", [1, 2, 3, 4, 8, 16])
+@pytest.mark.parametrize("turned", [False, True])
+def test_few_elements_of_many_rows(dtype: DType, few: int, turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operands, "TURNED", 1 << 12)
+    numbers = RNG.integers(-100, 100, (64, 1024))
+    held = numbers.astype(dtype.numpy)
+    layout = Layout.blocked(2, [(0, 32), (1, few)] if few > 1 else [(0, 32)])
+    # Rows a page apart; some of other rows' elements; places no multiple of what is copied at once.
+    for array in (held.T.copy().T if turned else held, held[::2, ::2], held[:, 1:1000], numbers.astype(np.int32)):
+        operand = Operand("in0", dtype, array.shape, layout, "input")
+        np.testing.assert_array_equal(filled(operand, {"in0": array}), layout.pack(array).astype(dtype.numpy))
+
+
 @pytest.mark.parametrize("part", [1, 3000, 1 << 19])
 def test_prepared_weights_in_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operands, "PART", part)
