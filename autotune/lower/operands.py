@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,8 @@ TURNED = 1 << 16
 """Elements whose order changes at a time: they and what they become fit a second-level cache."""
 MANY = 64
 """Rows far apart, a line of each of which a first-level cache holds: of more, lines would be read again and again."""
-WAYS, PAGE = 8, 4096
-"""Of rows that lie a multiple of a page apart, it holds so many lines: it finds them by their place in a page."""
+MANY_PAGES, PAGE = 16, 4096
+"""Rows whole pages apart of which that is so: a cache finds lines by their place in a page, and has few of each."""
 
 
 def fill_operand(operand: Operand, inputs: Mapping[str, Array], memory: Array) -> None:
@@ -42,12 +43,13 @@ def fill_operand(operand: Operand, inputs: Mapping[str, Array], memory: Array) -
     else:
         step = _step(layout, operand.shape, dimension, PART)
         for n, part in enumerate(_parts(operand, inputs, dimension, step)):
-            layout.pack_into(_place(physical, layout, dimension, n * step, step), part)
+            _pack(_place(physical, layout, dimension, n * step, step), part, layout, dimension)
 
 
 def _pack(physical: Array, array: Array, layout: Layout, dimension: int) -> None:
     """Some indices of a dimension at a time."""
-    if not _turned(array, layout):
+    turned = _turned(array, layout)
+    if turned is None:
         step = _step(layout, array.shape, dimension, PART)
         for start in range(0, array.shape[dimension], step):
             part = array[(slice(None),) * dimension + (slice(start, start + step),)]
@@ -62,27 +64,33 @@ def _pack(physical: Array, array: Array, layout: Layout, dimension: int) -> None
         for first in range(0, some.shape[dimension], step):
             part = some[(slice(None),) * dimension + (slice(first, first + step),)]
             lies = place if dimension == outer else _place(place, layout, dimension, first, step)
-            layout.pack_into(lies, _apart(part))
+            layout.pack_into(lies, _apart(part, turned, physical.dtype))
 
 
-def _turned(array: Array, layout: Layout) -> bool:
-    """Whether elements next to each other in memory come from rows so many, or so far apart, that a first-level cache
-    does not hold a line of each: these are copied first."""
+def _turned(array: Array, layout: Layout) -> int | None:
+    """The dimension whose neighbours lie next to each other in memory though in the array they are rows so many, or so
+    far apart, that a first-level cache does not hold a line of each; None where it does."""
     long = [d for d, extent in enumerate(array.shape) if extent > 1]
     near = min(long, key=lambda d: abs(array.strides[d]), default=None)
-    others = [(d, layout.block(d)) for d, _ in layout.order if d != near]
-    if not others:
-        return False
-    d, rows = others[-1]
-    return rows > min(MANY, WAYS * PAGE // math.gcd(array.strides[d], PAGE))
+    others = [d for d, _ in layout.order if d != near]
+    if not others or layout.block(others[-1]) <= _held(array.strides[others[-1]]):
+        return None
+    return others[-1]
 
 
-def _apart(part: Array) -> Array:
-    """A copy whose rows lie no power of two apart, so that a cache has room for a line of each."""
-    order = sorted(range(part.ndim), key=lambda d: -abs(part.strides[d]))
+def _held(stride: int) -> int:
+    """Of how many rows so many bytes apart a first-level cache holds a line each."""
+    return min(MANY, MANY_PAGES * PAGE // math.gcd(stride, PAGE))
+
+
+def _apart(part: Array, rows: int, dtype: np.dtype[Any]) -> Array:
+    """A copy, with elements of that type, in which the rows, indices of a dimension, are compact and no power of two
+    apart, so that a cache has room for a line of each."""
+    order = [rows, *sorted(set(range(part.ndim)) - {rows}, key=lambda d: -abs(part.strides[d]))]
     shape = [part.shape[d] for d in order]
-    memory = np.empty([*shape[:-1], shape[-1] + LINE // part.itemsize], part.dtype)[..., : shape[-1]]
-    copied = memory.transpose(np.argsort(order))
+    row = math.prod(shape[1:])
+    memory = np.empty((shape[0], row + LINE // dtype.itemsize), dtype)
+    copied = memory[:, :row].reshape(shape).transpose(np.argsort(order))
     copied[...] = part
     return copied
 
