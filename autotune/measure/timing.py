@@ -41,7 +41,6 @@ HIGH_SPREAD = 0.5
 """Of batches, beyond which their minimum is luck; records know it by the same number."""
 _CLOSE = 0.01  # uncertainty of a kernel's time among others in turn; with more, further rounds are tried
 _ROUGH = 0.02  # of a trial: between one trial and the next, others move a kernel's time by as much
-_MARKED_TIMES = 1.5  # as uncertain as it may be beside a yardstick, and it is marked
 _MARKED_UNCERTAIN = 0.03  # and with this much, in the end, the time is marked; a kernel that has lost may have it
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
 _BETWEEN_LOOKS = 0.002  # seconds: neighbours stay for longer
@@ -115,10 +114,9 @@ class TimingPolicy:
         most_rounds: how many rounds it may take to find them, and for them to agree.
         paired_rounds: how many turns with a yardstick in which both were quiet it is taken from instead.
         most_paired: how many turns it may take to find them, and for them to agree.
-        paired_uncertain: how uncertain they may leave it, until then it goes on; half as much again, and it is marked.
         alone_rounds: how many turns with a yardstick where there is no incumbent: the time is the result, not one of
-            many from which the best is chosen and timed again. It may take three times as many.
-        alone_seconds: about how long a round lasts then; `alone_uncertain`: how uncertain they may leave it.
+            many from which the best is chosen and timed again. It may take twice as many.
+        alone_seconds: about how long a round lasts then.
         compared_rounds: how many quiet ones of each kernel that is timed in turn with others.
         round_seconds: about how long a round lasts: its batches, one at least.
         batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's resolution and
@@ -134,10 +132,8 @@ class TimingPolicy:
     most_rounds: int = 16
     paired_rounds: int = 5
     most_paired: int = 16
-    paired_uncertain: float = _ROUGH
     alone_rounds: int = 16
     alone_seconds: float = 0.005
-    alone_uncertain: float = _CLOSE
     compared_rounds: int = 8
     round_seconds: float = 0.002
     batch_seconds: float = 0.00025
@@ -157,8 +153,7 @@ class TimingPolicy:
         return replace(
             self,
             paired_rounds=self.alone_rounds,
-            most_paired=3 * self.alone_rounds,
-            paired_uncertain=self.alone_uncertain,
+            most_paired=2 * self.alone_rounds,
             round_seconds=self.alone_seconds,
         )
 
@@ -308,14 +303,13 @@ def time_beside(
         lost = has_lost(found if quiet else (), incumbent)  # which is known, however rough its time is
         least = min(wanted, policy.loser_rounds) if lost else wanted
         uncertain = 0.0 if lost else max(uncertainty(found), uncertainty(taken))
-        enough = len(quiet) >= least and uncertain <= policy.paired_uncertain
+        enough = len(quiet) >= least and uncertain <= _ROUGH
         vain = not quiet and len(turns) >= _NEVER_QUIET * wanted
         if enough or vain or len(turns) >= most or spent >= policy.max_seconds:
             break
     batches = [batch for one in ours for batch in one.at_pace(pace).at(gauge.ghz)]
     probe = max(moment.gflops for turn in turns for one in turn for moment in (one.before, one.after))
-    disagree = uncertain > _MARKED_TIMES * policy.paired_uncertain or spread(batches) > HIGH_SPREAD
-    mark = 2 * len(quiet) < least or disagree
+    mark = 2 * len(quiet) < least or uncertain > _MARKED_UNCERTAIN or spread(batches) > HIGH_SPREAD
     loads = statistics.median(one.loads_a_cycle for one in ours)
     timing = Timing(seconds, spread(batches), len(batches), shapes[0][1], probe, mark, loads)
     return timing, [Taken(min(other.at(gauge.ghz)), other.loads_a_cycle) for _, other in quiet]
