@@ -63,7 +63,7 @@ ROUND = 100
 AGAIN = 2
 """How often what was disturbed is timed again."""
 SETTLED = 12
-"""The best are timed again, in turn: noise only ever adds time, so each keeps the lower one of its two times."""
+"""The best are timed again, so many in turn."""
 
 
 def recorded(folder: Path) -> list[Path]:
@@ -138,27 +138,39 @@ def timed(recording: SpaceRecording, drawn: Round, space: Space, runner: Runner,
 
 
 def settle(recording: SpaceRecording, task: TuningTask, builder: Builder, runner: Runner, turn: Turn) -> SpaceRecording:
-    """The best points with times that are fair to each other."""
-    ranked = sorted((p for p in recording.points.values() if p.trial.seconds is not None), key=lambda p: p.trial.cost)
-    best = list({point.ir_hash: point for point in ranked}.values())[:SETTLED]
-    if len(best) < 2:
-        return recording.with_points(settled=True)
-    candidates = [task.candidate(point.config) for point in best]
-    futures = [builder.submit(candidate) for candidate in candidates]
-    builds = [build for build in (future.result() for future in futures) if isinstance(build, BuildResult)]
-    with turn():
-        results = runner.compare(candidates[0], builds)
-    again = {
-        build.kernel.ir_hash[:16]: result.seconds
-        for build, result in zip(builds, results, strict=True)
-        if not isinstance(result, Failure)
-    }
-    points = [_faster(point, again[point.ir_hash]) for point in ranked if point.ir_hash in again]
-    return recording.with_points(*points, settled=True)
+    """With times of the best that are fair to each other, whatever they seemed to take alone: some of thousands seemed
+    faster than they can be. Goes on until none of the best was timed alone only; each time the fastest until then is
+    among them, and says how slow the moment is."""
+    settled: dict[str, float] = {}
+    while True:
+        ranked = sorted(
+            (p for p in recording.points.values() if p.trial.seconds is not None), key=lambda p: p.trial.cost
+        )
+        best = list({point.ir_hash: point for point in ranked}.values())[:SETTLED]
+        todo = [point for point in best if point.ir_hash not in settled]
+        if not todo or len(best) < 2:
+            return recording.with_points(settled=True)
+        known = min(settled, key=lambda code: settled[code], default=None)
+        todo += [point for point in ranked if point.ir_hash == known][:1]
+        candidates = [task.candidate(point.config) for point in todo]
+        builds = [future.result() for future in [builder.submit(candidate) for candidate in candidates]]
+        good = [build for build in builds if isinstance(build, BuildResult)]
+        with turn():
+            results = runner.compare(candidates[0], good)
+        again = {
+            build.kernel.ir_hash[:16]: result.seconds
+            for build, result in zip(good, results, strict=True)
+            if not isinstance(result, Failure)
+        }
+        pace = again[known] / settled[known] if known in again else 1.0
+        # What does not run again keeps its time.
+        settled |= {p.ir_hash: again.get(p.ir_hash, p.trial.cost * pace) / pace for p in todo if p.ir_hash != known}
+        moved = [_taking(point, settled[point.ir_hash]) for point in ranked if point.ir_hash in settled]
+        recording = recording.with_points(*moved)
 
 
-def _faster(point: RecordedPoint, seconds: float) -> RecordedPoint:
-    trial = Trial(point.config, min(point.trial.cost, seconds))
+def _taking(point: RecordedPoint, seconds: float) -> RecordedPoint:
+    trial = Trial(point.config, seconds)
     return RecordedPoint(trial, point.features, point.spills, point.fmas, point.ir_hash, point.steps)
 
 
