@@ -163,8 +163,9 @@ def settle(recording: SpaceRecording, task: TuningTask, builder: Builder, runner
             if not isinstance(result, Failure)
         }
         pace = again[known] / settled[known] if known in again else 1.0
-        # What does not run again keeps its time.
-        settled |= {p.ir_hash: again.get(p.ir_hash, p.trial.cost * pace) / pace for p in todo if p.ir_hash != known}
+        for point in todo:
+            if point.ir_hash != known:  # what does not run again keeps its time
+                settled[point.ir_hash] = again[point.ir_hash] / pace if point.ir_hash in again else point.trial.cost
         moved = [_taking(point, settled[point.ir_hash]) for point in ranked if point.ir_hash in settled]
         recording = recording.with_points(*moved)
 

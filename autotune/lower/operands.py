@@ -60,11 +60,10 @@ def _pack(physical: Array, array: Array, layout: Layout, dimension: int) -> None
     for start in range(0, array.shape[outer], rows):
         some = array[(slice(None),) * outer + (slice(start, start + rows),)]
         place = _place(physical, layout, outer, start, rows)
-        step = _step(layout, some.shape, dimension, TURNED) if dimension != outer else some.shape[dimension]
+        step = rows if dimension == outer else _step(layout, some.shape, dimension, TURNED)
         for first in range(0, some.shape[dimension], step):
             part = some[(slice(None),) * dimension + (slice(first, first + step),)]
-            lies = place if dimension == outer else _place(place, layout, dimension, first, step)
-            layout.pack_into(lies, _apart(part, turned, physical.dtype))
+            layout.pack_into(_place(place, layout, dimension, first, step), _apart(part, turned, physical.dtype))
 
 
 def _turned(array: Array, layout: Layout) -> int | None:
@@ -84,12 +83,12 @@ def _held(stride: int) -> int:
 
 
 def _apart(part: Array, rows: int, dtype: np.dtype[Any]) -> Array:
-    """A copy, with elements of that type, in which the rows, indices of a dimension, are compact and no power of two
-    apart, so that a cache has room for a line of each."""
+    """A copy, with elements of that type, in which the rows, indices of a dimension, are compact and an odd number of
+    lines apart: a cache has room for a line of each."""
     order = [rows, *sorted(set(range(part.ndim)) - {rows}, key=lambda d: -abs(part.strides[d]))]
     shape = [part.shape[d] for d in order]
-    row = math.prod(shape[1:])
-    memory = np.empty((shape[0], row + LINE // dtype.itemsize), dtype)
+    row, in_line = math.prod(shape[1:]), LINE // dtype.itemsize
+    memory = np.empty((shape[0], (-(-row // in_line) | 1) * in_line), dtype)
     copied = memory[:, :row].reshape(shape).transpose(np.argsort(order))
     copied[...] = part
     return copied

@@ -114,9 +114,9 @@ class TimingPolicy:
         most_rounds: how many rounds it may take to find them, and for them to agree.
         paired_rounds: how many turns with a yardstick in which both were quiet it is taken from instead.
         most_paired: how many turns it may take to find them, and for them to agree.
-        alone_rounds: how many turns with a yardstick where there is no incumbent: the time is the result, not one of
+        single_rounds: how many turns with a yardstick where there is no incumbent: the time is the result, not one of
             many from which the best is chosen and timed again. It may take twice as many.
-        alone_seconds: about how long a round lasts then.
+        single_seconds: about how long a round lasts then.
         compared_rounds: how many quiet ones of each kernel that is timed in turn with others.
         round_seconds: about how long a round lasts: its batches, one at least.
         batch_seconds: a batch repeats the kernel until it lasts about this long, so that the clock's resolution and
@@ -132,8 +132,8 @@ class TimingPolicy:
     most_rounds: int = 16
     paired_rounds: int = 5
     most_paired: int = 16
-    alone_rounds: int = 16
-    alone_seconds: float = 0.005
+    single_rounds: int = 16
+    single_seconds: float = 0.005
     compared_rounds: int = 8
     round_seconds: float = 0.002
     batch_seconds: float = 0.00025
@@ -152,9 +152,9 @@ class TimingPolicy:
         """For a kernel that is timed in turn with a yardstick, but not to be compared with others."""
         return replace(
             self,
-            paired_rounds=self.alone_rounds,
-            most_paired=2 * self.alone_rounds,
-            round_seconds=self.alone_seconds,
+            paired_rounds=self.single_rounds,
+            most_paired=2 * self.single_rounds,
+            round_seconds=self.single_seconds,
         )
 
     def deserved(self, seconds: float, incumbent: float | None, rounds: int) -> int:

@@ -166,9 +166,11 @@ class Layout:
 
 
 def _copied(to: Array, of: Array) -> None:
-    """Equal shapes. NumPy goes along the last axis first, which takes long where it has two or four elements."""
+    """Equal shapes. NumPy goes along the last axis first, which takes long where it has two or four elements, unless
+    both go on with the axis before it where that ends."""
+    to, of = to.squeeze(), of.squeeze()
     few = to.shape[-1] if to.ndim > 1 else 0
-    if not 1 < few <= FEW:
+    if not 1 < few <= FEW or all(a.strides[-2] == few * a.strides[-1] for a in (to, of)):
         to[...] = of
         return
     wide = np.dtype(f"u{few * to.itemsize}") if few * to.itemsize in (2, 4, 8) else None

@@ -201,12 +201,10 @@ def _able(workload: Workload, target: Target, strict_fp: bool, shared: bool) -> 
         entry for entry in _TEMPLATES.values() if (entry.strict or not strict_fp) and not (shared and entry.lone)
     ]
     own = {entry.name: entry.applies(workload, target) for entry in allowed if not entry.stands_in_for}
-    others = {
-        entry: not own.get(entry.stands_in_for) and entry.applies(workload, target)
-        for entry in allowed
-        if entry.stands_in_for
-    }  # asked last: most need not be, and to look into an algorithm takes a while
-    able = [entry for entry in allowed if own.get(entry.name) or others.get(entry)]
+    # Who stands in is asked last: most need not be, and to look into an algorithm takes a while.
+    wanted = [entry for entry in allowed if entry.stands_in_for and not own.get(entry.stands_in_for)]
+    own |= {entry.name: entry.applies(workload, target) for entry in wanted}
+    able = [entry for entry in allowed if own.get(entry.name)]
     ranks = {entry.name: entry.priority(workload, target) for entry in able}
     able.sort(key=lambda entry: -ranks[entry.name])
     count = sum(ranks[entry.name] == ranks[able[0].name] for entry in able)

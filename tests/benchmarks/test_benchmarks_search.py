@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autotune.errors import MeasureError
+from autotune.measure.builder import Builder
+from autotune.measure.runner import Runner
 from autotune.ops import parse_workload
 from autotune.search.space_recording import SpaceRecording
 from autotune.search.strategies import STRATEGIES
 from autotune.search.task import TuningTask
+from autotune.search.trial import Trial
 from autotune.target import Target
 from benchmarks import cost_model, record_space, search, whole_model
 
@@ -46,6 +51,18 @@ def test_a_recording_grows_and_is_settled(spaces: Path) -> None:
     assert len(worked) > 50
     assert all(len(point.ir_hash) == 16 and json.loads(point.steps) for point in worked)
     assert recording.about["versions"]
+
+
+def test_what_seemed_faster_than_can_be_does_not_stay_the_best(spaces: Path) -> None:
+    (path,) = spaces.glob("*.jsonl.gz")
+    recording, target = SpaceRecording.load(path), Target.parse("native -num-cores=1")
+    slow = max((p for p in recording.points.values() if p.trial.seconds), key=lambda p: p.trial.cost)
+    wrong = replace(slow, trial=Trial(slow.config, 1e-12))
+    with Runner(target) as runner, Builder(1) as builder:
+        task = TuningTask.of(parse_workload(LINE), target)
+        found = record_space.settle(recording.with_points(wrong, settled=False), task, builder, runner, nullcontext)
+    assert found.settled and found.points[slow.config.key].trial.cost > 1e-9
+    assert len(found.points) == len(recording.points)
 
 
 def test_another_task_in_the_file_is_refused(spaces: Path, tmp_path: Path) -> None:

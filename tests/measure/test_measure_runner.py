@@ -10,12 +10,14 @@ import pytest
 from autotune.codegen.kernel import KernelObject
 from autotune.cores import core_of
 from autotune.errors import MeasureError, TargetError
+from autotune.measure import local_runner
 from autotune.measure.failure import Failure
 from autotune.measure.local_runner import LocalRunner, RunOptions, cold_operands
 from autotune.measure.peaks import Peak
 from autotune.measure.protocol import Json, Message
+from autotune.measure.rounds import Taken
 from autotune.measure.runner import AskedRunner, Runner
-from autotune.measure.timing import TimingPolicy
+from autotune.measure.timing import Timing, TimingPolicy
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.target import Target
 from autotune.testing import check_runner
@@ -126,6 +128,25 @@ def test_a_hopeless_kernel_gets_one_round(runner: LocalRunner | AskedRunner, tar
     result = runner.run(candidate(target), build("good", target), RunOptions(incumbent=1e-9))
     assert isinstance(result, MeasureResult)
     assert result.batches <= 2, "of one round"
+
+
+def test_a_time_without_an_incumbent_is_taken_more_carefully(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[TimingPolicy] = []
+
+    def beside(*words: object) -> tuple[Timing, list[Taken]]:
+        policy = words[4]
+        assert isinstance(policy, TimingPolicy)
+        used.append(policy)
+        return Timing(1e-3, 0.0, 1, 1, 100.0), []
+
+    monkeypatch.setattr(local_runner, "time_beside", beside)
+    monkeypatch.setattr(local_runner, "time_steadily", lambda *words, **more: Timing(1e-3, 0.0, 1, 1, 100.0))
+    with LocalRunner(target, QUICK) as runner:
+        for incumbent in (None, None, 9e-4):  # the first is the yardstick of the others, and none is doubted
+            assert isinstance(
+                runner.run(candidate(target), build("good", target), RunOptions(incumbent)), MeasureResult
+            )
+    assert used == [QUICK.without_incumbent(), QUICK]
 
 
 def test_compare_times_the_good_ones_and_says_what_is_wrong_with_the_others(

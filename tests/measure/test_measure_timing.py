@@ -291,8 +291,8 @@ def test_a_trial_that_has_lost_gets_fewer_turns_beside_the_yardstick() -> None:
 def test_a_time_that_is_not_to_be_compared_takes_more_and_longer_turns() -> None:
     policy, yardstick = POLICY.without_incumbent(), FakeKernel(0.001)
     time_beside(FakeKernel(0.002), yardstick, 0.001, FakeGauge(), policy)
-    assert len(yardstick.calls) == POLICY.alone_rounds > POLICY.paired_rounds
-    assert policy.round_seconds == POLICY.alone_seconds
+    assert len(yardstick.calls) == POLICY.single_rounds > POLICY.paired_rounds
+    assert policy.round_seconds == POLICY.single_seconds
 
 
 @pytest.mark.parametrize(("noisy", "slow"), [("trial", 6), ("yardstick", 4)])
