@@ -13,8 +13,10 @@ import argparse
 import math
 import random
 import re
+import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -34,7 +36,6 @@ from autotune.search.task import TuningTask
 from autotune.search.trial import Trial
 from autotune.search_spaces.space.space import Space, TaskSpace
 from autotune.target import Target
-from benchmarks.lessons import POLICY
 from benchmarks.prebuilt import Prebuilt, Turn, add_turns, turn_of
 from benchmarks.report import environment, progress
 
@@ -64,6 +65,10 @@ AGAIN = 2
 """How often what was disturbed is timed again."""
 SETTLED = 12
 """The best are timed again, so many in turn."""
+COMPARED = 5
+"""How often; the middle counts."""
+STANDARDS = 3
+"""How many are timed each time, too."""
 
 
 def recorded(folder: Path) -> list[Path]:
@@ -139,35 +144,43 @@ def timed(recording: SpaceRecording, drawn: Round, space: Space, runner: Runner,
 
 def settle(recording: SpaceRecording, task: TuningTask, builder: Builder, runner: Runner, turn: Turn) -> SpaceRecording:
     """With times of the best that are fair to each other, whatever they seemed to take alone: some of thousands seemed
-    faster than they can be. Goes on until none of the best was timed alone only; each time the fastest until then is
-    among them, and says how slow the moment is."""
-    settled: dict[str, float] = {}
+    faster than they can be. The best are compared in turn until each of them has been compared `COMPARED` times.
+    `STANDARDS` kernels are in all comparisons: they say how slow a moment is, not those that seemed fast in another."""
+    asked = Counter[str]()
+    standards: dict[str, float] = {}
+    times: dict[str, list[float]] = {}
+    """As if all moments were the first comparison's, by hash."""
     while True:
-        ranked = sorted(
-            (p for p in recording.points.values() if p.trial.seconds is not None), key=lambda p: p.trial.cost
-        )
-        best = list({point.ir_hash: point for point in ranked}.values())[:SETTLED]
-        todo = [point for point in best if point.ir_hash not in settled]
-        if not todo or len(best) < 2:
+        ran = [point for point in recording.points.values() if point.trial.seconds is not None]
+        kernels = {point.ir_hash: point for point in sorted(ran, key=lambda p: -p.trial.cost)}
+        best = sorted(kernels, key=lambda code: kernels[code].trial.cost)[:SETTLED]
+        if len(best) < 2 or all(asked[code] >= COMPARED for code in best):
             return recording.with_points(settled=True)
-        known = min(settled, key=lambda code: settled[code], default=None)
-        todo += [point for point in ranked if point.ir_hash == known][:1]
-        candidates = [task.candidate(point.config) for point in todo]
-        builds = [future.result() for future in [builder.submit(candidate) for candidate in candidates]]
-        good = [build for build in builds if isinstance(build, BuildResult)]
-        with turn():
-            results = runner.compare(candidates[0], good)
-        again = {
-            build.kernel.ir_hash[:16]: result.seconds
-            for build, result in zip(good, results, strict=True)
-            if not isinstance(result, Failure)
-        }
-        pace = again[known] / settled[known] if known in again else 1.0
-        for point in todo:
-            if point.ir_hash != known:  # what does not run again keeps its time
-                settled[point.ir_hash] = again[point.ir_hash] / pace if point.ir_hash in again else point.trial.cost
-        moved = [_taking(point, settled[point.ir_hash]) for point in ranked if point.ir_hash in settled]
+        asked.update(best)
+        again = _compared([kernels[code] for code in dict.fromkeys([*best, *standards])], task, builder, runner, turn)
+        standards = standards or {code: again[code] for code in sorted(again, key=lambda c: again[c])[:STANDARDS]}
+        paces = [again[code] / seconds for code, seconds in standards.items() if code in again]
+        for code, seconds in again.items() if paces else ():
+            times.setdefault(code, []).append(seconds / statistics.median(paces))
+        # What does not run again keeps its time.
+        moved = [_taking(p, statistics.median(times[p.ir_hash])) for p in ran if p.ir_hash in times]
         recording = recording.with_points(*moved)
+
+
+def _compared(
+    points: Sequence[RecordedPoint], task: TuningTask, builder: Builder, runner: Runner, turn: Turn
+) -> dict[str, float]:
+    """Seconds in turn, by hash, of those that run."""
+    candidates = [task.candidate(point.config) for point in points]
+    built = [future.result() for future in [builder.submit(candidate) for candidate in candidates]]
+    good = [build for build in built if isinstance(build, BuildResult)]
+    with turn():
+        results = runner.compare(candidates[0], good)
+    return {
+        build.kernel.ir_hash[:16]: result.seconds
+        for build, result in zip(good, results, strict=True)
+        if not isinstance(result, Failure)
+    }
 
 
 def _taking(point: RecordedPoint, seconds: float) -> RecordedPoint:
@@ -226,7 +239,7 @@ def record(
                 if time.monotonic() < end:
                     yield drawing.round(min(ROUND, points - drawing.drawn), builder)
 
-    with Runner(target, POLICY) as runner, Builder(machine.allowed_cores(), timeout=60.0) as builder:
+    with Runner(target) as runner, Builder(machine.allowed_cores(), timeout=60.0) as builder:
         quiet = turn_of(given, runner)
         coming = rounds(builder)
         following = next(coming, None)
