@@ -6,8 +6,8 @@ there is work for it.
 
 Where most kernels turn out to be disturbed beside builds, nothing is built while one is timed. The cores of a virtual
 machine are often the two hardware threads of one: nothing that the system tells shows it, but all that runs on one
-slows the other down. Where most are disturbed then, too, it was somebody else, and builds go on; so they do after some
-kernels that were not, because it may have been somebody else who is gone.
+slows the other down. Where more than half as many are disturbed then, too, it was somebody else, and builds go on; so
+they do after some kernels that were not, because it may have been somebody else who is gone.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 LATELY = 16
-"""Kernels timed beside builds, of which more than half are disturbed where builds are to wait; and timed alone, where
-that has not helped."""
+"""Kernels timed beside builds, of which more than half are disturbed where builds are to wait; and timed alone, of
+which more than half as many are where that has not helped."""
 AGAIN = 32
 """Kernels timed alone until it is tried whether builds still disturb: each of them costs a core."""
 
@@ -50,7 +50,8 @@ class SharedCores:
         self._cores = self._free = max(cores, threads)
         self._threads, self._builders, self._runners = threads, builders, runners
         self._beside, self._alone = threads, False  # what a kernel has beside builds; whether it has all instead
-        self._in_vain = False  # it has been alone, which did not help
+        self._met = 0.0  # of kernels beside builds, the share that was disturbed when builds began to wait
+        self._in_vain = False  # they waited, which did not help
         self._left = 0  # kernels to be timed alone
         self._disturbed: deque[bool] = deque(maxlen=LATELY)
         self._runs: deque[_Work] = deque()
@@ -69,9 +70,10 @@ class SharedCores:
         with self._lock:
             self._disturbed.append(disturbed)
             self._left -= 1
-            most = 2 * sum(self._disturbed) > LATELY and not self._in_vain
+            share = sum(self._disturbed) / LATELY
+            most = share > (self._met if self._alone else 1) / 2 and not self._in_vain
             if most or (self._alone and not self._left):
-                self._in_vain = most and self._alone
+                self._in_vain, self._met = most and self._alone, share
                 self._alone, self._left = not self._alone, AGAIN
                 self._threads = self._cores if self._alone else self._beside
                 self._disturbed.clear()

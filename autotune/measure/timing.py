@@ -41,7 +41,7 @@ HIGH_SPREAD = 0.5
 """Of batches, beyond which their minimum is luck; records know it by the same number."""
 _CLOSE = 0.01  # uncertainty of a kernel's time among others in turn; with more, further rounds are tried
 _ROUGH = 0.02  # of a trial: between one trial and the next, others move a kernel's time by as much
-_MARKED_UNCERTAIN = 0.03  # and with this much, in the end, the time is marked; a kernel that has lost may have it
+_MARKED_UNCERTAIN = 0.03  # with more, in the end, the time is marked; of one of many, beside a yardstick, it is enough
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
 _BETWEEN_LOOKS = 0.002  # seconds: neighbours stay for longer
 _NEVER_QUIET = 2  # times the rounds wanted, of which none was quiet: there will be none in this try
@@ -130,8 +130,8 @@ class TimingPolicy:
 
     rounds: int = 5
     most_rounds: int = 16
-    paired_rounds: int = 5
-    most_paired: int = 16
+    paired_rounds: int = 4
+    most_paired: int = 8
     single_rounds: int = 16
     single_seconds: float = 0.005
     compared_rounds: int = 8
@@ -279,6 +279,8 @@ def time_beside(
     """
     loops, shapes = (loop, yardstick), (policy.batches(min(loop(1, 2))), policy.batches(calm))
     moment, turns, spent = gauge.look(), list[tuple[Round, Round]](), 0.0
+    # More turns bring one of many no nearer to what comparisons say: what is left differs from run to run (ADR 0017).
+    allowed = _ROUGH if incumbent is None else _MARKED_UNCERTAIN
 
     def timed(place: int) -> Round:
         nonlocal moment, spent
@@ -303,7 +305,7 @@ def time_beside(
         lost = has_lost(found if quiet else (), incumbent)  # which is known, however rough its time is
         least = min(wanted, policy.loser_rounds) if lost else wanted
         uncertain = 0.0 if lost else max(uncertainty(found), uncertainty(taken))
-        enough = len(quiet) >= least and uncertain <= _ROUGH
+        enough = len(quiet) >= least and uncertain <= allowed
         vain = not quiet and len(turns) >= _NEVER_QUIET * wanted
         if enough or vain or len(turns) >= most or spent >= policy.max_seconds:
             break

@@ -119,6 +119,18 @@ def test_where_waiting_does_not_help_builds_go_on() -> None:
     assert begun.names == ["A", "a", "B", "b"], "somebody else does, whatever we do"
 
 
+def test_where_waiting_helps_a_little_only_builds_go_on() -> None:
+    cores = SharedCores(cores=2, threads=1, builders=2)
+    begun = Begun(cores)
+    for _ in range(MOST_OF_THEM):
+        cores.learn(True)
+    for disturbed in (True, False, False) * MOST_OF_THEM:  # a third of them, where it was more than half
+        cores.learn(disturbed)
+    begun.run("A")
+    begun.build("a")
+    assert begun.names == ["A", "a"]
+
+
 def test_after_a_quiet_while_builds_go_on_until_they_disturb_again() -> None:
     cores = SharedCores(cores=2, threads=1, builders=2)
     begun = Begun(cores)

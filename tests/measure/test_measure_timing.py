@@ -295,7 +295,7 @@ def test_a_time_that_is_not_to_be_compared_takes_more_and_longer_turns() -> None
     assert policy.round_seconds == POLICY.single_seconds
 
 
-@pytest.mark.parametrize(("noisy", "slow"), [("trial", 6), ("yardstick", 4)])
+@pytest.mark.parametrize(("noisy", "slow"), [("trial", 5), ("yardstick", 3)])
 def test_turns_beside_a_yardstick_go_on_until_they_agree(noisy: str, slow: int) -> None:
     def timed(noise: tuple[float, ...]) -> tuple[Timing, int]:
         trial = FakeKernel(0.002, noise if noisy == "trial" else (1.0,))
