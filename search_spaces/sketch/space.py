@@ -16,7 +16,7 @@ from autotune.core import LINE, Pipe
 from autotune.cost_model.features import FEATURES_VERSION, Features
 from autotune.cost_model.prior import prior
 from autotune.schedule.dot_products import PAIRS, TILES
-from autotune.search_spaces.library.afar import AHEAD, MOST_ROWS_ALONE, reads_apart, turns_ahead
+from autotune.search_spaces.library.afar import AHEAD, reads_apart, turns_ahead
 from autotune.search_spaces.library.register_tile import Steps
 from autotune.search_spaces.sketch.batch import Batch, Decoder, Integers
 from autotune.search_spaces.sketch.coming import part_read_again, stays_beside_the_next
@@ -41,6 +41,7 @@ from autotune.search_spaces.sketch.rules import (
     unrolls,
 )
 from autotune.search_spaces.sketch.tiling import BLOCK, NO, ONCE, Tiling
+from autotune.search_spaces.sketch.unlearned import IDLE, as_asking, unless_in_parts, unless_waiting
 from autotune.search_spaces.space.config import Config, KnobValue
 from autotune.search_spaces.space.knobs import Choice, flag
 from autotune.search_spaces.space.space import ConfigSpace, Constraint, stacked
@@ -52,9 +53,6 @@ MOST_VECTORS = 8
 """Along the axis of vectors, whether they divide it or not."""
 USED = 0.85
 """Share of a tile that must be of use at the end of an axis that it does not divide."""
-IDLE = 100.0
-"""More than any two tilings are apart: log(best / seconds) of an octave of idle threads."""
-
 WORTHWHILE = 4
 """Accumulators of the smallest tile, where axes are long enough: fewer only wait for each other."""
 
@@ -160,37 +158,23 @@ class SketchSpace(ConfigSpace):
     def ranked(self, expected: Cost | None = None) -> Integers:
         """(rows, knobs) what `configs_of` makes those of, best first.
 
-        Three things are not left to models that learned from kernels by themselves, with weights that caches hold,
-        while in a model they come from farther away. When panels are asked for follows from the tile, and from the
-        room for the next ones beside those that are read, and where they lie from how often that is; no tall tile
-        reads one alone; and of instructions that differ in nothing but speed only the fastest counts. The search
-        tries all. A closed form, which knows what asking takes, supposes that panels are asked for: loads weigh more
-        then.
+        Four things are not left to models that learned from kernels by themselves, with weights that caches hold,
+        while in a model they come from farther away (`unlearned`). When panels are asked for follows from the tile, and
+        from the room for the next ones beside those that are read, and where they lie from how often that is; no tall
+        tile reads one alone; a sum in parts has to promise more; and of instructions that differ in nothing but speed
+        only the fastest counts. The search tries all. A closed form, which knows what asking takes, supposes that
+        panels are asked for: loads weigh more then.
         """
         decoder = Decoder(self.numbers.c, self._learned, self.numbers.target)
         rough: Cost = self.cycles
         careful = expected or self.expected
+        careful = careful if self._untold else unless_in_parts(careful)
         afar = any(knob.name == ASKING[0] for knob in self.knobs)
         if afar and self._untold:
-            rough, careful = _as_asking(rough), _as_asking(careful)
+            rough, careful = as_asking(rough), as_asking(careful)
         if afar:
-            rough, careful = self._unless_waiting(rough), self._unless_waiting(careful)
+            rough, careful = (unless_waiting(cost, self.numbers.c) for cost in (rough, careful))
         return foreseen(decoder, rough, careful, self.numbers.c.total)
-
-    def _unless_waiting(self, cost: Cost) -> Cost:
-        """With tilings last of which a tall tile alone reads a panel, which nobody asks for (`turns_ahead`): terms are
-        so long that the CPU does not see far enough ahead. Two lower tiles ask for the next panel meanwhile."""
-        c = self.numbers.c
-        still = [n for n, a in enumerate(c.spatial) if all(f.stride(a.name) == 0 for f in c.streamed)]
-        ends = np.array([c.spatial[n].extent for n in still])
-
-        def slower(batch: Batch) -> NDArray[np.float64]:
-            alone = (batch.elements()[:, still] >= ends).all(axis=1)
-            rows = np.where(batch.along(), 1, batch.tile).prod(axis=1)  # those of matrices of their own, too
-            tall = rows > np.where(batch.dot > 0, MOST_ROWS_ALONE[1], MOST_ROWS_ALONE[0])
-            return np.asarray(cost(batch) + IDLE * (alone & tall & (batch.upright < 0)))
-
-        return slower
 
     def configs_of(self, rows: Integers, count: int) -> list[Config]:
         """The first of what `ranked` found, each once."""
@@ -307,11 +291,6 @@ class SketchSpace(ConfigSpace):
         if not configs:
             return stacked([], len(NAMES))
         return np.asarray(self.numbers.of(Batch.of(self.numbers.c, [self.tiling(x) for x in configs])), np.float32)
-
-
-def _as_asking(cost: Cost) -> Cost:
-    """What is expected of tilings that ask for the panels to come."""
-    return lambda batch: cost(replace(batch, ahead=np.full_like(batch.ahead, AHEAD[1])))
 
 
 def sketch_space(c: Contraction, target: Target) -> SketchSpace:
