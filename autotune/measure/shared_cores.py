@@ -50,7 +50,7 @@ class SharedCores:
         self._cores = self._free = max(cores, threads)
         self._threads, self._builders, self._runners = threads, builders, runners
         self._beside, self._alone = threads, False  # what a kernel has beside builds; whether it has all instead
-        self._met = 0.0  # of kernels beside builds, the share that was disturbed when builds began to wait
+        self._share_beside = 1.0  # of kernels beside builds, what was disturbed when builds began to wait
         self._in_vain = False  # they waited, which did not help
         self._left = 0  # kernels to be timed alone
         self._disturbed: deque[bool] = deque(maxlen=LATELY)
@@ -71,9 +71,11 @@ class SharedCores:
             self._disturbed.append(disturbed)
             self._left -= 1
             share = sum(self._disturbed) / LATELY
-            most = share > (self._met if self._alone else 1) / 2 and not self._in_vain
-            if most or (self._alone and not self._left):
-                self._in_vain, self._met = most and self._alone, share
+            many = share > (self._share_beside / 2 if self._alone else 1 / 2) and not self._in_vain
+            if many or (self._alone and not self._left):
+                if not self._alone:
+                    self._share_beside = share
+                self._in_vain = many and self._alone
                 self._alone, self._left = not self._alone, AGAIN
                 self._threads = self._cores if self._alone else self._beside
                 self._disturbed.clear()
