@@ -27,6 +27,7 @@ from autotune.measure.timing import (
     doubted,
     look_for_calm,
     patiently,
+    settled,
     time_beside,
     time_in_turn,
     time_steadily,
@@ -129,7 +130,11 @@ class LocalRunner:
                 reference.rounds.extend(taken)
                 return found
 
-            timing, slowed = doubted(once, options.incumbent, self._gauge, self._await_calm), False
+            if options.incumbent is None:
+                timing = settled(once, policy.max_seconds)
+            else:
+                timing = doubted(once, options.incumbent, self._gauge, self._await_calm)
+            slowed = False
         if not timing.disturbed and (yardstick is None or yardstick.succeeded_by(timing.seconds, self._gauge)):
             yardstick = Yardstick.of(build, timing, yardstick)
         if yardstick is not None:

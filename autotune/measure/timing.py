@@ -43,6 +43,7 @@ _CLOSE = 0.01  # uncertainty of a kernel's time among others in turn; with more,
 _ROUGH = 0.02  # of a trial: between one trial and the next, others move a kernel's time by as much
 _MARKED_UNCERTAIN = 0.03  # with more, in the end, the time is marked; of one of many, beside a yardstick, it is enough
 _PAUSE_SECONDS = 0.05  # before a trial is timed again, and twice as long before the next time
+_SETTLED = 3  # times, of which the middle one is a result that is not one of many
 _BETWEEN_LOOKS = 0.002  # seconds: neighbours stay for longer
 _NEVER_QUIET = 2  # times the rounds wanted, of which none was quiet: there will be none in this try
 _IN_VAIN = 4  # trials in a row that were timed again for nothing; then
@@ -319,7 +320,7 @@ def time_beside(
 
 def doubted(
     once: Callable[[], Timing],
-    incumbent: float | None,
+    incumbent: float,
     gauge: GaugeLike,
     await_calm: Callable[[], None] = lambda: None,
 ) -> Timing:
@@ -331,7 +332,7 @@ def doubted(
         await_calm: called before each further time.
     """
     first = once()
-    if first.disturbed or incumbent is None or first.seconds >= incumbent:
+    if first.disturbed or first.seconds >= incumbent:
         return first
     await_calm()
     second = once()
@@ -341,6 +342,31 @@ def doubted(
     quiet = [timing for timing in (first, second, once()) if not timing.disturbed]
     calm = [timing for timing in quiet if is_calm(timing.loads_a_cycle, gauge)]
     return max(calm or quiet, key=lambda timing: timing.seconds)
+
+
+def settled(
+    once: Callable[[], Timing],
+    max_seconds: float,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Timing:
+    """The middle of a few times of a kernel, for one that is the result itself: what moves a kernel's time may stay for
+    longer than one takes, and then its rounds agree. Those that are not disturbed count alone where there is one. Where
+    these are further apart than one may be uncertain, it is marked.
+
+    Args:
+        max_seconds: no further time is taken after so many.
+        pause: called with seconds between one and the next.
+    """
+    start, found = clock(), [once()]
+    while len(found) < _SETTLED and clock() - start < max_seconds:
+        pause(_PAUSE_SECONDS)
+        found.append(once())
+    good = [timing for timing in found if not timing.disturbed] or found
+    ordered = sorted(good, key=lambda timing: timing.seconds)
+    apart = ordered[-1].seconds / ordered[0].seconds - 1
+    middle = ordered[(len(ordered) - 1) // 2]
+    return replace(middle, disturbed=middle.disturbed or apart > _MARKED_UNCERTAIN)
 
 
 def look_for_calm(gauge: GaugeLike, looks: int, pause: Callable[[float], None] = time.sleep) -> bool:

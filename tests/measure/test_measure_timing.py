@@ -19,6 +19,7 @@ from autotune.measure.timing import (
     kernel_seconds,
     latency,
     look_for_calm,
+    settled,
     speedup,
     spread,
     time_beside,
@@ -391,7 +392,6 @@ def test_patience_ends_where_nothing_helps_and_comes_back() -> None:
 @pytest.mark.parametrize(
     ("times", "incumbent", "wanted"),
     [
-        ((2.0,), None, 2.0),  # the first of a task
         ((2.0,), 1.5, 2.0),  # no winner
         ((1.0, 1.6), 1.5, 1.6),  # it was luck
         ((1.0, 1.4, 1.3), 1.5, 1.4),
@@ -399,10 +399,36 @@ def test_patience_ends_where_nothing_helps_and_comes_back() -> None:
     ],
 )
 def test_a_trial_that_would_be_the_best_is_timed_again(
-    times: tuple[float, ...], incumbent: float | None, wanted: float
+    times: tuple[float, ...], incumbent: float, wanted: float
 ) -> None:
     left = [Timing(seconds, 0.0, 4, 1, 100.0) for seconds in times[::-1]]
     assert doubted(left.pop, incumbent, FakeGauge()).seconds == wanted and not left
+
+
+@pytest.mark.parametrize(
+    ("times", "disturbed", "wanted", "marked"),
+    [
+        ((1.02, 1.0, 1.01), (), 1.01, False),
+        ((1.0, 1.01, 1.2), (), 1.01, True),  # they disagree, however sure each is
+        ((1.0, 1.3, 1.01), (1,), 1.0, False),  # of two the better
+        ((1.3, 1.0, 1.2), (0, 2), 1.0, False),  # one that was quiet is enough
+        ((1.1, 1.0, 1.05), (0, 1, 2), 1.05, True),
+    ],
+)
+def test_a_result_is_the_middle_of_three_times(
+    times: tuple[float, ...], disturbed: tuple[int, ...], wanted: float, marked: bool
+) -> None:
+    left = [Timing(one, 0.0, 4, 1, 100.0, disturbed=place in disturbed) for place, one in enumerate(times)][::-1]
+    pauses: list[float] = []
+    found = settled(left.pop, 1.0, pauses.append)
+    assert (found.seconds, found.disturbed) == (wanted, marked)
+    assert len(pauses) == 2 and not left
+
+
+def test_a_result_that_takes_long_is_taken_once() -> None:
+    clock = iter((0.0, 2.0)).__next__
+    once = iter((Timing(0.4, 0.0, 4, 1, 100.0),)).__next__
+    assert settled(once, 1.0, lambda seconds: None, clock).seconds == 0.4
 
 
 def test_a_disturbed_trial_wins_nothing_and_a_disturbed_second_one_says_nothing() -> None:
