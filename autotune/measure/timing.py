@@ -8,7 +8,7 @@
   of the rounds' ratios with its interval (`Ratio`). Kernels that are timed in turn are compared likewise: by the
   *median* of their rounds, of each what it took by what the turn it was in did to all of them (`levels`). A trial of a
   task of which others were made is timed in turn with one of them, and its time is the ratio of both quartiles, times
-  what the other takes in calm times (`yardstick`).
+  what the other takes in calm times (`yardstick`). Without an incumbent it is the middle of three such (`settled`).
 - Spread says how much to trust a number: how far the median lies above the minimum, relative to the minimum.
 
 Batches are short and follow each other in compiled code, so that some of them fall between two disturbances. A few
