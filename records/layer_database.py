@@ -98,10 +98,17 @@ class LayerDatabase(Database):
         residency: str | None = None,
         damaged: list[str] | None = None,
         by_task: bool = False,
+        steps: bool = True,
     ) -> Iterator[TuningRecord]:
         self._read_task(workload_key, target_key)
         return super().trials(
-            workload_key, target_key, interface=interface, residency=residency, damaged=damaged, by_task=by_task
+            workload_key,
+            target_key,
+            interface=interface,
+            residency=residency,
+            damaged=damaged,
+            by_task=by_task,
+            steps=steps,
         )
 
     def interfaces(self, workload_key: str, target_key: str) -> list[str]:

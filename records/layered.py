@@ -83,10 +83,17 @@ class LayeredDatabase(Database):
         residency: str | None = None,
         damaged: list[str] | None = None,
         by_task: bool = False,
+        steps: bool = True,
     ) -> Iterator[TuningRecord]:
         for number, layer in enumerate(self.layers):
             for record in layer.trials(
-                workload_key, target_key, interface=interface, residency=residency, damaged=damaged, by_task=by_task
+                workload_key,
+                target_key,
+                interface=interface,
+                residency=residency,
+                damaged=damaged,
+                by_task=by_task,
+                steps=steps,
             ):
                 if not self._hidden(record, number):
                     yield record

@@ -147,10 +147,12 @@ def iterate_trials(
     parameters: dict[str, object],
     damaged: list[str] | None = None,
     by_task: bool = False,
+    steps: bool = True,
 ) -> Iterator[TuningRecord]:
     """The records that the condition `where` selects, in the order in which they were first stored.
 
-    With `by_task`, those of one workload and target together.
+    With `by_task`, those of one workload and target together; without `steps`, which are most of what a record says
+    and take most of the time to check, as if none had been stored.
 
     Chosen at once and read a page at a time, so the caller may write in between: rows added later are not
     seen, rows deleted meanwhile are left out. A row that makes no record is an error, or, when a list
@@ -160,15 +162,17 @@ def iterate_trials(
     source = "trials" if damaged is None else "trials INDEXED BY sqlite_autoindex_trials_1"
     order = "workload_id, target_id, id" if by_task else "id"
     ids = [row["id"] for row in connection.rows(f"SELECT id FROM {source} WHERE {where} ORDER BY {order}", parameters)]
-    yield from trials_of(connection, ids, damaged)
+    yield from trials_of(connection, ids, damaged, steps)
 
 
-def trials_of(connection: Connection, ids: Sequence[int], damaged: list[str] | None = None) -> Iterator[TuningRecord]:
+def trials_of(
+    connection: Connection, ids: Sequence[int], damaged: list[str] | None = None, steps: bool = True
+) -> Iterator[TuningRecord]:
     """The records of these numbers, as `iterate_trials` reads them."""
     causes: dict[str, list[int]] | None = None if damaged is None else {}
     for row in _pages(connection, ids, causes):
         try:
-            yield _make(row)
+            yield _make(row, steps)
         except DatabaseError as error:
             if causes is None:
                 raise _damaged(connection, row, error) from None
@@ -214,7 +218,7 @@ def _read_page(connection: Connection, ids: Sequence[int]) -> list[dict[str, Any
     return [rows[number] for number in ids if number in rows]
 
 
-def _make(row: Mapping[str, Any]) -> TuningRecord:
+def _make(row: Mapping[str, Any], steps: bool = True) -> TuningRecord:
     if "details" not in row:
         raise DatabaseError(ALONE)
     values = {name: value for name, value in row.items() if name not in ("id", "details", "base")}
@@ -222,6 +226,8 @@ def _make(row: Mapping[str, Any]) -> TuningRecord:
     found = unpack(row["details"], row["base"])
     if not found.keys() <= _DEFAULTS.keys() or "config" not in found or "template" not in found:
         raise DatabaseError(f"details say {fields.shown(sorted(found))}, not what a trial says")
+    if not steps:
+        found.pop("steps", None)
     return TuningRecord(**values, **found)
 
 

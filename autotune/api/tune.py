@@ -282,6 +282,7 @@ class _Run:
                 self.target,
                 ideal_seconds=self._ideal(subject),
                 strict_fp=self.strict_fp,
+                space=self.defaults.space(subject, self.strict_fp),
                 untuned=self.defaults(subject, self.strict_fp),
             )
             return self._search("tuning", [task], self.time.search(budget), pipeline)

@@ -109,14 +109,13 @@ class Recorder:
 
 
 def earlier_trials(database: Database, task: TuningTask) -> dict[Trial, TuningRecord]:
-    """Finished trials of exactly this task, in the order in which they were made, each with its record.
+    """Finished trials of exactly this task, in the order in which they were made, each with its record but for steps.
 
     Records whose config is no point of the task's space any more, or whose output nobody verified, do not count.
     """
     found: dict[Trial, TuningRecord] = {}
-    records = list(
-        database.trials(task.workload.key, task.target.key, interface=_interface(task), residency=task.residency)
-    )
+    keys = task.workload.key, task.target.key
+    records = list(database.trials(*keys, interface=_interface(task), residency=task.residency, steps=False))
     dates = Counter((record.session_id, record.created) for record in records)
     for record in records:
         config = Config.from_json(record.config)

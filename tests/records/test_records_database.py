@@ -92,6 +92,14 @@ def test_trials_select_by_key(tmp_path: Path) -> None:
         assert list(db.trials("unknown")) == []
 
 
+def test_trials_without_steps_say_all_else(tmp_path: Path) -> None:
+    record = make_record(steps='[["split",1]]')
+    with Database.open(tmp_path / "tuning.sqlite") as db:
+        db.add(record)
+        assert list(db.trials(steps=False)) == [replace(record, steps=None)]
+        assert list(db.trials()) == [record]
+
+
 def test_trials_may_be_written_while_they_are_read(tmp_path: Path) -> None:
     with Database.open(tmp_path / "db.sqlite") as db:
         db.add_many(make_record(i) for i in range(1200))
