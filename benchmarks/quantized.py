@@ -3,6 +3,7 @@
 python -m benchmarks.quantized                        all of them, 1 thread
 python -m benchmarks.quantized resnet50 bert_base     some
 python -m benchmarks.quantized --kind s8s8 resnet50   signed activations
+python -m benchmarks.quantized --tune 5m --db FILE    each quantised file tuned first, and timed so, too
 python -m benchmarks.quantized --write FOLDER         the files alone
 """
 
@@ -13,7 +14,7 @@ import math
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from autotune.measure.timing import latency, speedup, spread
 from benchmarks import zoo
 from benchmarks.engines import Engine, EngineError, runs_per_turn, time_in_turn
-from benchmarks.models import example
+from benchmarks.models import example, tune
 from benchmarks.report import Report, Row, parser, progress
 
 MODELS = ("resnet50", "mobilenetv2", "bert_base", "vit_base")
@@ -38,6 +39,7 @@ DYNAMIC = frozenset({"bert_base", "vit_base"})
 OPSET = 17  # scales per channel need 13
 SAMPLES = 3
 PEERS = ("onnxruntime", "openvino")
+TUNED = "autotune int8, tuned"
 METHOD = (
     "Random seeded weights, files of onnxruntime.quantization, calibrated on random input. Each engine in its own "
     "process, pinned to its cores; all loaded side by side and timed in turn, a warm-up run before each turn; latency "
@@ -87,24 +89,33 @@ def snr(output: NDArray[Any], reference: NDArray[Any]) -> float:
     return math.inf if not noise else 10 * math.log10(float((wide**2).sum()) / noise)
 
 
-def contenders(floating: Path, file: Path) -> list[tuple[str, str, Path]]:
-    """(label, kind of engine, file) of all in the race."""
-    return [
-        (f"{kind} {what}", kind, path)
-        for kind in ("autotune", *PEERS)
-        for what, path in (("f32", floating), ("int8", file))
-    ]
+def contenders(floating: Path, file: Path, database: Path | None) -> list[tuple[str, str, Path, dict[str, object]]]:
+    """(label, kind of engine, file, its options) of all in the race."""
+    found: list[tuple[str, str, Path, dict[str, object]]] = []
+    if database is not None:
+        found.append((TUNED, "autotune", file, {"database": str(database.resolve())}))
+    for kind in ("autotune", *PEERS):
+        options: dict[str, object] = {"database": False} if kind == "autotune" else {}
+        found += [(f"{kind} {what}", kind, path, options) for what, path in (("f32", floating), ("int8", file))]
+    return found
 
 
-def race(floating: Path, file: Path, feeds: Mapping[str, NDArray[Any]], threads: int, rounds: int) -> list[Row]:
-    """One row per engine and file: latency, SNR and what they are to our integers."""
+def our_integers(labels: Container[str]) -> str:
+    """Which of our rows is compared with the peers'."""
+    return TUNED if TUNED in labels else "autotune int8"
+
+
+def race(
+    floating: Path, file: Path, feeds: Mapping[str, NDArray[Any]], threads: int, rounds: int,
+    database: Path | None = None,
+) -> list[Row]:  # fmt: skip
+    """One row per engine and file: latency, SNR and what they are to our integers, tuned where there is a database."""
     rows: dict[str, dict[str, Any]] = {}
     outputs: dict[str, NDArray[Any]] = {}
     with ExitStack() as stack:
         engines: list[Engine] = []
-        for label, kind, path in contenders(floating, file):
+        for label, kind, path, options in contenders(floating, file, database):
             try:
-                options = {"database": False} if kind == "autotune" else {}
                 engine = stack.enter_context(Engine(kind, path, threads, label=label, options=options))
                 engine.feed(feeds)
                 outputs[label] = engine.run()[0]
@@ -117,20 +128,20 @@ def race(floating: Path, file: Path, feeds: Mapping[str, NDArray[Any]], threads:
                 "engine": engine.label, "ms": latency(found) * 1e3, "spread %": spread(found) * 100,
                 "runs": len(found), "resident MB": engine.memory()["now"] / 1e6,
             }  # fmt: skip
-    reference, ours = outputs.get("onnxruntime f32"), rows.get("autotune int8", {}).get("ms")
+    reference, ours = outputs.get("onnxruntime f32"), rows.get(our_integers(rows), {}).get("ms")
     for label, row in rows.items():
         if "ms" in row and ours:
             row["over ours"] = speedup(ours, row["ms"])
         if label in outputs and reference is not None and outputs[label] is not reference:
             row["SNR dB"] = snr(outputs[label], reference)
-    return [rows[label] for label, _, _ in contenders(floating, file) if label in rows]
+    return [rows[label] for label, *_ in contenders(floating, file, database) if label in rows]
 
 
 def claims(report: Report, where: str, rows: Sequence[Row]) -> None:
     """We are no slower than the best peer on the same file, and no noisier than the best by more than 1 dB."""
     found = {str(row["engine"]): row for row in rows if "ms" in row}
     peers = [found[f"{peer} int8"] for peer in PEERS if f"{peer} int8" in found]
-    ours = found.get("autotune int8")
+    ours = found.get(our_integers(found))
     if ours is None or not peers:
         return
     best = min(float(peer["over ours"] or 0) for peer in peers)
@@ -150,11 +161,19 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--kind", action="append", choices=KINDS, help="may be repeated (default: u8s8, and dynamic)")
     options.add_argument("--threads", type=int, action="append", help="may be repeated (default: 1)")
     options.add_argument("--rounds", type=int, default=11)
+    options.add_argument("--db", type=Path, help="a tuning database: also time the tuned build")
+    options.add_argument(
+        "--tune", metavar="BUDGET", help="first tune into --db for so long per file and threads, as 5m"
+    )
     options.add_argument("--write", type=Path, metavar="FOLDER", help="write the models there, and time nothing")
     given = options.parse_args(arguments)
     unknown = [name for name in given.models if name not in zoo.names()]
     if unknown:
         options.error(f"unknown model {', '.join(unknown)}; there are {', '.join(zoo.names())}")
+    if given.tune and given.db is None:
+        options.error("--tune needs --db FILE to put the records in")
+    if given.db is not None and not given.tune and not given.db.exists():
+        options.error(f"there is no database '{given.db}'")
     warnings.filterwarnings("ignore", module="onnxruntime")
     names = given.models or (["mobilenetv2"] if given.quick else MODELS)
     report = Report("quantized", METHOD, given.quick)
@@ -168,8 +187,11 @@ def main(arguments: list[str] | None = None) -> int:
             for kind in kinds_of(name, given.kind):
                 file = quantized(floating, kind)
                 for threads in [] if given.write else given.threads or [1]:
+                    if given.tune:
+                        progress(f"{name} {kind}, {threads} threads: tuning for {given.tune}")
+                        tune(file, threads, given.tune, given.db, "model")
                     progress(f"{name} {kind}, {threads} threads")
-                    rows = race(floating, file, feeds, threads, 2 if given.quick else given.rounds)
+                    rows = race(floating, file, feeds, threads, 2 if given.quick else given.rounds, given.db)
                     report.table("latency", [{"model": name, "kind": kind, "threads": threads, **row} for row in rows])
                     claims(report, f"{name} {kind}, {threads} threads", rows)
     if not given.write:

@@ -88,3 +88,14 @@ def test_claims_compare_with_the_best_peer() -> None:
     claims(report, "net", rows)
     assert [claim.value for claim in report.claims] == [1.5, 0.5]
     assert all(claim.holds for claim in report.claims)
+
+
+def test_tuned_integers_are_what_is_claimed_where_there_are_any() -> None:
+    report = Report("quantized", "", environment={})
+    rows: list[Row] = [
+        {"engine": "autotune int8, tuned", "ms": 1.5, "over ours": 1.0, "SNR dB": 20.0},
+        {"engine": "autotune int8", "ms": 2.0, "over ours": 4 / 3, "SNR dB": 17.0},
+        {"engine": "openvino int8", "ms": 3.0, "over ours": 2.0, "SNR dB": 20.5},
+    ]
+    claims(report, "net", rows)
+    assert [claim.value for claim in report.claims] == [2.0, 0.5]
