@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import TypeVar
 
 from autotune import machine
 from autotune.codegen.helper import Helper, can_start
 
-MOST = 2
-"""Processes: LLVM takes up to twice as long for a kernel as Python does to write it, so that more would wait."""
+EARLY = 2
+"""Processes that start before it is known whether there is anything to do: mostly there is little."""
+MOST = 6
+"""Processes, however much there is to do: each takes the memory of a Python that has loaded LLVM."""
 FEW = 4
-"""Kernels that LLVM compiles in about the time in which a process starts."""
+"""Pieces of work, each about a kernel, that are done in the time in which a process starts."""
 AHEAD = 2
 """Pieces of work that a process is given at a time: Python here, which is busy, may take long to hand it the next."""
 
@@ -33,27 +34,20 @@ class Beside:
 
     def __init__(self, imports: Sequence[str] = ()) -> None:
         self._imports = tuple(imports)
-        self._threads: ThreadPoolExecutor | None = None
-        self._waiting: deque[Callable[[Helper | None], None]] = deque()
-        self._own = threading.local()
         self._helpers: list[Helper] = []
-        self._turn: Iterator[Helper | None] = iter(())
+        self._threads: list[threading.Thread] = []
+        self._waiting: deque[Callable[[Helper | None], None]] = deque()
+        self._changed = threading.Condition()
+        self._ended = False
 
     def expect(self, count: int) -> None:
         """So many pieces of work will come: processes start for them, where they are more than a few."""
         if count > FEW:
-            self.start()
+            self._start(max(EARLY, count // FEW))
 
     def start(self) -> None:
         """Start processes, if there are cores for them."""
-        processes = min(machine.allowed_cores() - 1, MOST) if can_start() else 0
-        if processes and self._threads is None:
-            # Here, not on the threads: each would wait for Python's lock again and again.
-            with contextlib.suppress(OSError):
-                for _ in range(processes):
-                    self._helpers.append(Helper(self._imports))
-            self._turn = itertools.cycle(self._helpers or [None])
-            self._threads = ThreadPoolExecutor(AHEAD * processes, "autotune-beside")
+        self._start(EARLY)
 
     def submit(self, work: Callable[[Helper | None], Result]) -> Future[Result]:
         """What `work` gives when it is called with the process that is to help it, None where it is done here."""
@@ -65,9 +59,9 @@ class Beside:
             except Exception as error:  # noqa: BLE001  who asks for the result gets it
                 future.set_exception(error)
 
-        self._waiting.append(run)
-        if self._threads is not None:
-            self._threads.submit(self._take)
+        with self._changed:
+            self._waiting.append(run)
+            self._changed.notify()
         return future
 
     def finish(self) -> None:
@@ -82,30 +76,42 @@ class Beside:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._waiting.clear()
-        for helper in tuple(self._helpers):
+        with self._changed:
+            self._waiting.clear()
+            self._ended = True
+            self._changed.notify_all()
+        for helper in self._helpers:
             if not helper.started:  # nobody needs it any more
                 helper.close()
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
+        for thread in self._threads:
+            thread.join()
         for helper in self._helpers:
             helper.close()
 
-    def _take(self) -> None:
-        """On one of the threads: the next piece of work, unless `finish` was faster."""
-        if self._waiting:
-            helper = self._helper()
-            with contextlib.suppress(IndexError):
-                self._waiting.popleft()(helper)
+    def _start(self, wanted: int) -> None:
+        """Have so many processes, or as many as there are cores for."""
+        room = min(machine.allowed_cores() - 1, MOST) if can_start() else 0
+        # Here, not on the threads: each would wait for Python's lock again and again.
+        with contextlib.suppress(OSError):
+            while len(self._helpers) < min(wanted, room):
+                self._helpers.append(helper := Helper(self._imports))
+                for _ in range(AHEAD):
+                    thread = threading.Thread(target=self._serve, args=(helper,), name="autotune-beside", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
 
-    def _helper(self) -> Helper | None:
-        """This thread's process."""
-        if not hasattr(self._own, "helper"):
-            self._own.helper = None
-            with contextlib.suppress(OSError, EOFError):
-                helper = next(self._turn)
-                if helper is not None:
-                    helper.wait()  # meanwhile others go on with what there is to do
-                self._own.helper = helper
-        found: Helper | None = self._own.helper
-        return found
+    def _serve(self, helper: Helper) -> None:
+        """On one of a process's threads: give it work until the end."""
+        with contextlib.suppress(OSError, EOFError):  # a process that is no more leaves the work to its threads
+            helper.wait()
+        while (work := self._next()) is not None:
+            work(helper)
+
+    def _next(self) -> Callable[[Helper | None], None] | None:
+        """What has waited longest, as soon as something does; None at the end."""
+        with self._changed:
+            while not self._ended:
+                with contextlib.suppress(IndexError):  # `finish` may be faster
+                    return self._waiting.popleft()
+                self._changed.wait()
+        return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import ANY
@@ -11,7 +13,7 @@ import pytest
 
 from autotune import machine
 from autotune.codegen import beside as module
-from autotune.codegen.beside import FEW, Beside
+from autotune.codegen.beside import AHEAD, EARLY, FEW, MOST, Beside
 from autotune.codegen.compiled_object import CompiledObject
 from autotune.codegen.helper import Helper
 from autotune.codegen.jit import compile_uncounted
@@ -89,7 +91,31 @@ def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     with Beside() as beside:
         beside.expect(FEW + 1)
         found = [beside.submit(compiled(number)) for number in range(FEW + 1)]
+        beside.finish()
         assert all(one.result(60) for one in found)
+
+
+def test_as_many_start_as_there_is_work_and_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "allowed_cores", lambda: 64)
+    with Beside() as beside:
+        beside.start()
+        assert len(beside._helpers) == EARLY
+        beside.expect(FEW + 1)
+        assert len(beside._helpers) == EARLY
+        beside.expect(FEW * (EARLY + 1))
+        assert len(beside._helpers) == EARLY + 1
+        beside.expect(1000)
+        assert len(beside._helpers) == MOST
+        together = threading.Barrier(AHEAD * MOST)  # of as many threads as there are
+        used: list[Helper | None] = []
+
+        def wait_for_all(helper: Helper | None) -> None:
+            used.append(helper)
+            together.wait(60)
+
+        for one in [beside.submit(wait_for_all) for _ in range(AHEAD * MOST)]:
+            one.result(60)
+    assert Counter(used) == dict.fromkeys(beside._helpers, AHEAD)
 
 
 def test_a_helper_says_what_was_wrong_and_goes_on() -> None:
