@@ -89,7 +89,8 @@ if TYPE_CHECKING:
     from autotune.api.shapes import compile_shapes
     from autotune.api.sparse_tensor import OrtSparseFormat, SparseTensor
     from autotune.api.staged import compile_staged
-    from autotune.api.tune import TuneReport, tune
+    from autotune.api.tune import tune
+    from autotune.api.tuning import TuneReport
     from autotune.compiler.compile import CompiledModel
     from autotune.compiler.compiled_shapes import CompiledShapes
     from autotune.errors import AutotuneError
@@ -150,7 +151,7 @@ _PUBLIC = {
     "ShapeRange": "autotune.tensor.shape_range",
     "SparseTensor": "autotune.api.sparse_tensor",
     "Target": "autotune.target",
-    "TuneReport": "autotune.api.tune",
+    "TuneReport": "autotune.api.tuning",
     "Workload": "autotune.ops.workload",
     "best_schedule": "autotune.api.best",
     "compile": "autotune.api.compile",

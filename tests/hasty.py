@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autotune.__main__ import main
-from autotune.api import allowance, verdict
-from autotune.api import tune as tuning
+from autotune.api import allowance, tuning, verdict
 from autotune.measure import peaks
 
 

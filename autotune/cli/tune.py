@@ -27,7 +27,7 @@ from autotune.cli.text import print_json
 from autotune.errors import ClusterError
 
 if TYPE_CHECKING:
-    from autotune.api.tune import TuneReport
+    from autotune.api.tuning import TuneReport
 
 
 def tune(

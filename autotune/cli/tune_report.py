@@ -10,7 +10,7 @@ from autotune.report.text import counted, duration, percent
 from autotune.search.outcome import MOVED
 
 if TYPE_CHECKING:
-    from autotune.api.tune import TuneReport
+    from autotune.api.tuning import TuneReport
     from autotune.api.verdict import ModelVerdict
     from autotune.search import TaskOutcome, TuneOutcome
 

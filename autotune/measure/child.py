@@ -15,7 +15,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from autotune.errors import MeasureError
 from autotune.measure.extensions import load_extensions
@@ -28,25 +28,26 @@ HandlerFactory = Callable[[Mapping[str, Json]], Handler]
 _PR_SET_PDEATHSIG = 1
 
 
-def main(fd: int, parent_pid: int, memory_bytes: int, entry: str, imports: Sequence[str]) -> None:
+def main(fd: int, parent_pid: int, entry: str) -> None:
     """Serve requests on socket `fd` until the parent closes it or dies.
 
-    `entry` is `module:function`, a factory called once with the first message's body; what it returns
-    handles every later message. `imports` are modules, or paths of Python files, that register the user's own
-    operators and templates. The worker announces itself with `{"ready": true}`.
+    `entry` is `module:function`, a factory whose module is loaded at once. The first message says what else there is to
+    know: `imports`, modules or paths of Python files that register the user's own operators and templates;
+    `memory_bytes`; and `init`, for the factory: what that returns handles every later message. The worker announces
+    itself with `{"ready": true}`.
     """
     _bind_life_to(parent_pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to decide
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # The parent polls the resident size against `memory_bytes`; this limit, on memory asked for, touched or
-    # not, stops a bomb that is faster than the poll.
-    resource.setrlimit(resource.RLIMIT_DATA, (2 * memory_bytes, 2 * memory_bytes))
     os.set_inheritable(fd, False)
     with socket.socket(fileno=fd) as channel:
         requests = _receive(channel)
         try:
-            load_extensions(imports)
-            handler = _factory(entry)(next(requests).body)
+            factory = _factory(entry)
+            start = next(requests, None)
+            if start is None:
+                return
+            handler = _handler(factory, **cast("dict[str, Any]", start.body))
         except Exception:  # noqa: BLE001 (process boundary: the parent raises it as a MeasureError)
             channel.sendall(encode(Message({"broken": traceback.format_exc(limit=-3)})))
             return
@@ -87,6 +88,14 @@ def _receive(channel: socket.socket) -> Iterator[Message]:
     decoder = Decoder()
     while chunk := channel.recv(1 << 20):
         yield from decoder.feed(chunk)
+
+
+def _handler(factory: HandlerFactory, init: Mapping[str, Json], memory_bytes: int, imports: Sequence[str]) -> Handler:
+    # The parent polls the resident size against `memory_bytes`; this limit, on memory asked for, touched or
+    # not, stops a bomb that is faster than the poll.
+    resource.setrlimit(resource.RLIMIT_DATA, (2 * memory_bytes, 2 * memory_bytes))
+    load_extensions(imports)
+    return factory(init)
 
 
 def _factory(entry: str) -> HandlerFactory:

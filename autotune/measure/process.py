@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 
 from autotune.measure.failure import Failure, FailureKind
 from autotune.measure.protocol import Decoder, Json, Message, encode
+from autotune.measure.spawned import spawned
 
-# -I: no current directory, no PYTHON* variables; the parent's own sys.path is handed over instead.
-# One thread per worker, set before NumPy is imported: BLAS and OpenMP pools would fight with the measured kernel.
-_BOOT = """\
-import json, os, sys
-for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR"):
-    os.environ[library + "_NUM_THREADS"] = "1"
-start = json.loads(sys.argv[1])
-sys.path[:] = start.pop("path")
-from autotune.measure.child import main
-main(**start)
-"""
 _TAIL_BYTES = 1500  # of a worker's output, quoted in a failure
 _MEANINGS = {
     int(signal.SIGSEGV): "access outside of a buffer, or a write to an input",
@@ -49,36 +34,18 @@ class WorkerProcess:
         self._messages: list[Message] = []
         self._outgoing = memoryview(b"")
         self._tail = bytearray()
-        self._channel, theirs = socket.socketpair()
-        with theirs:
-            start = {
-                "fd": theirs.fileno(),
-                "parent_pid": os.getpid(),
-                "memory_bytes": memory_bytes,
-                "entry": entry,
-                "imports": list(imports),
-                "path": [folder or os.getcwd() for folder in sys.path],
-            }
-            self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-u", "-c", _BOOT, json.dumps(start)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
-        assert self._popen.stdout is not None
-        self._output = self._popen.stdout
+        self._spawned = spawned(entry)
+        self._channel, self._output = self._spawned.channel, self._spawned.output
         os.set_blocking(self._output.fileno(), False)
         self._channel.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._channel, selectors.EVENT_READ)
         self._selector.register(self._output, selectors.EVENT_READ)
-        self.send(Message(init))
+        self.send(Message({"init": init, "memory_bytes": memory_bytes, "imports": list(imports)}))
 
     @property
     def pid(self) -> int:
-        return self._popen.pid
+        return self._spawned.pid
 
     def send(self, message: Message) -> None:
         """Queue `message`; `poll` writes it. Output from here on belongs to its task."""
@@ -138,23 +105,13 @@ class WorkerProcess:
 
     def kill(self, grace: float = 0.0) -> int:
         """Kill the whole session, reap, close; returns the exit code. `grace`: seconds to die by itself."""
-        deadline = time.monotonic() + grace
-        # WNOWAIT leaves a zombie, whose id, and so the group's, cannot be taken by somebody else.
-        while time.monotonic() < deadline and self._popen.returncode is None:
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                break
-            time.sleep(0.005)
-        if self._popen.returncode is None:
-            try:
-                os.killpg(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                self._popen.kill()  # between fork and setsid there is no group yet
-            self._popen.wait()
+        ended = self._spawned.returncode is not None
+        code = self._spawned.kill(grace)
+        if not ended:
             self._drain()
             self._selector.close()
-            self._channel.close()
-            self._output.close()
-        return int(self._popen.returncode)
+            self._spawned.close()
+        return code
 
     def _read(self) -> None:
         try:

@@ -35,8 +35,8 @@ _STARTS = 10  # tries before a worker counts as one that cannot start
 class WorkerSpec:
     """How to start a worker and what it may cost.
 
-    `entry` is `module:function`, a factory `(init) -> handler`, imported in the worker only, after `imports`: modules
-    (or paths of Python files) that register the user's own operators and templates.
+    `entry` is `module:function`, a factory `(init) -> handler`, imported in the worker only; `imports`: modules (or
+    paths of Python files) that register the user's own operators and templates.
     """
 
     entry: str

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.api.tune import _budget, _subject
+from autotune.api.tuning import _budget, _subject
 from autotune.api.verdict import ModelVerdict, combined
 from autotune.compiler.compile import NOT_FASTER, compile_graph
 from autotune.compiler.tasks import kernel_tasks, model_key
@@ -137,7 +137,7 @@ def test_the_effort_reaches_the_search(tmp_path: Path, monkeypatch: pytest.Monke
         seen.append((options, budget))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("autotune.api.tune.search", search)
+    monkeypatch.setattr("autotune.api.tuning.search", search)
     for effort in EFFORTS:
         with pytest.raises(KeyboardInterrupt):
             autotune.tune("relu data=64", TARGET, tmp_path / "t.db", effort=effort)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.api.tune import TuneReport
+from autotune.api.tuning import TuneReport
 from autotune.api.verdict import ModelVerdict
 from autotune.cli.tune_report import show_report
 from autotune.measure.peaks import Peak

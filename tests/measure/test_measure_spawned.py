@@ -1,0 +1,83 @@
+"""Processes that start before who will need them: they serve like others, and none is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from autotune.api.tune import WORKERS
+from autotune.measure.builder import Builder
+from autotune.measure.protocol import Message
+from autotune.measure.runner import Runner
+from autotune.measure.spawned import early, spawned
+from autotune.measure.worker import Worker, WorkerSpec
+from autotune.target import Target
+
+HERE = Path(__file__).parent
+ENTRY = "worker_entries:misbehave"
+
+
+@pytest.fixture(autouse=True)
+def _entries_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HERE))
+
+
+def worker(entry: str = ENTRY) -> Worker:
+    return Worker(WorkerSpec(entry, {"colour": "blue"}, 20.0, 1 << 30))
+
+
+def children() -> set[int]:
+    return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+
+
+def test_the_first_worker_of_an_entry_gets_what_started_early_and_the_next_its_own() -> None:
+    with early(ENTRY):
+        (pid,) = children()
+        first, second = worker(), worker()
+        try:
+            for one in (first, second):
+                reply = one.call(Message({"do": "echo"}))
+                assert isinstance(reply, Message)
+                assert reply.body["init"] == {"colour": "blue"}
+            assert (first.pid == pid, second.pid == pid) == (True, False)
+        finally:
+            first.stop()
+            second.stop()
+
+
+def test_what_nobody_needed_ends_with_the_context_and_what_somebody_uses_does_not() -> None:
+    with ExitStack() as context:
+        context.enter_context(early(ENTRY, "json:loads"))
+        used = spawned(ENTRY)
+        assert len(children()) == 2
+    assert children() == {used.pid}
+    assert used.kill() == -signal.SIGKILL
+    used.close()
+
+
+def test_one_that_died_or_cannot_load_its_module_is_replaced_or_reported_like_any_other() -> None:
+    with early(ENTRY):
+        (pid,) = children()
+        os.kill(pid, signal.SIGKILL)
+        one = worker()
+        try:
+            assert isinstance(one.call(Message({"do": "echo"})), Message)
+            assert one.pid != pid
+        finally:
+            one.stop()
+
+
+def test_a_tuning_run_starts_those_that_its_runner_and_builder_use() -> None:
+    with early(*WORKERS):
+        started = children()
+        with Runner(Target.parse("native")) as runner, Builder() as builder:
+            runner.peak(0.0)
+            deadline = time.monotonic() + 20
+            while not builder.pids and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert {*runner.pids, *builder.pids} == started
