@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 
 from autotune import machine
 from autotune.codegen.kernel import KernelObject
-from autotune.compiler.choose import CLEARLY
 from autotune.measure.failure import Failure
 from autotune.measure.pipeline import Measurement
 from autotune.measure.types import BuildResult, MeasureInput, MeasureResult
 from autotune.ops import parse_workload
-from autotune.records import Database
+from autotune.records import CLEARLY, Database
 from autotune.search.budget import Budget
 from autotune.search.learning import of_space
 from autotune.search.outcome import TaskOutcome, TuneOutcome

@@ -18,11 +18,12 @@ from autotune.records.maintenance import Stats, prune, stats, verify
 from autotune.records.match import Match, TargetFit, Tier, fit_target
 from autotune.records.plan import Plan
 from autotune.records.progress import silent
-from autotune.records.record import TEMPLATE_INTERFACE, Timed, TuningRecord
+from autotune.records.record import CLEARLY, TEMPLATE_INTERFACE, Timed, TuningRecord
 from autotune.records.repair import RepairReport, repair
 from autotune.records.session import Session, SessionState
 
 __all__ = [
+    "CLEARLY",
     "Database",
     "Layer",
     "LayeredDatabase",

@@ -15,6 +15,9 @@ HIGH_SPREAD = 0.5
 """Of batches, beyond which a time counts as disturbed, whoever stored it."""
 TEMPLATE_INTERFACE = "null"
 """The interface of a trial that took the layouts its template chose by itself."""
+CLEARLY = 0.95
+"""Of the time of the default, what a trial reaches at most that is used without having been timed in turn with it: the
+fastest of many trials owes up to some percent of its lead to the moment in which it ran."""
 
 
 class Timed(NamedTuple):

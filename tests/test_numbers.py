@@ -16,7 +16,7 @@ LEFT_OUT = ("autotune/graph/frontend/", "autotune/graph/host/")
 DECIDING = (
     "autotune/codegen/runtime_claims.py", "autotune/graph/frontend/learned/leaves.py",
     "autotune/graph/frontend/learned/trees.py", "autotune/graph/frontend/learned/walks.py",
-    "autotune/tensor/rounding.py",
+    "autotune/records/record.py", "autotune/tensor/rounding.py",
 )  # fmt: skip
 """Files beside those that also decide which code runs."""
 PLAIN = frozenset({0.0, 0.5, 1.0, 2.0, 3.0, 1e9, 0.044715})

@@ -49,6 +49,11 @@ def show_report(report: TuneReport, subject: str, following: str | None, every: 
     if disturbed := sum(map(_disturbed, tasks)):
         beside = f"{counted(disturbed, 'kernel')} are from beside other programs; tune again to be sure"
         print_prose(f"disturbed: the times, untuned or tuned, of {beside}")
+    if alone := sum(map(_alone, tasks)):
+        print_prose(
+            f"in doubt: the best of {counted(alone, 'kernel')} was not timed in turn with the untuned one: "
+            "what it gains is by a single trial; tune again to be sure"
+        )
     if report.model is not None and (moved := sum(map(_doubtful, tasks))):
         kernels = counted(moved, "kernel")
         rough = f"moved by over {percent(MOVED - 1)} from one timing to the next: `faster` is rough there"
@@ -94,6 +99,12 @@ def _outcome(report: TuneReport, subject: str) -> list[str]:
 
 def _disturbed(task: TaskOutcome) -> bool:
     return task.best is not None and (task.best.disturbed or bool(task.default_disturbed))
+
+
+def _alone(task: TaskOutcome) -> bool:
+    """Whether what seems faster than the default was never timed in turn with it."""
+    faster = task.best is not None and task.best.cost < (task.default_seconds or 0.0)
+    return faster and task.best is not None and not task.best.compared
 
 
 def _doubtful(task: TaskOutcome) -> bool:

@@ -14,7 +14,7 @@ from autotune.codegen.kernel import KernelSource, generate
 from autotune.errors import CodegenError, ConfigError, LoweringError, ScheduleError, WorkloadError
 from autotune.ops.registry import known_algorithm
 from autotune.ops.workload import Workload
-from autotune.records import TEMPLATE_INTERFACE, Database, Tier, Timed, TuningRecord
+from autotune.records import CLEARLY, TEMPLATE_INTERFACE, Database, Tier, Timed, TuningRecord
 from autotune.schedule import Schedule
 from autotune.search_spaces import Config, Interface, check_config, default_config, lookup, make_schedule, templates_for
 from autotune.search_spaces.space.code_version import version_mark
@@ -30,10 +30,6 @@ _LOWERED = 8
 
 WORSE = 1.5
 """How much slower than the fastest record another one may be that is used because the fastest is no longer valid."""
-
-CLEARLY = 0.95
-"""Of the time of the default, what a trial reaches at most that is used without having been timed in turn with it: the
-fastest of many trials owes up to some percent of its lead to the moment in which it ran."""
 
 
 @dataclass(frozen=True, slots=True)

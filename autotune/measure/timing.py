@@ -169,7 +169,8 @@ class TimingPolicy:
 class Timing:
     """`seconds` per call (from `batches` batches of `number` calls), their spread, and the best look's GFLOP/s.
 
-    `disturbed`: by others, as far as the rounds can tell. `loads_a_cycle`: what a core gave beside it.
+    `disturbed`: by others, as far as the rounds can tell. `loads_a_cycle`: what a core gave beside it. `pace`: how many
+    times as long as in calm times the yardstick took beside it, by which `seconds` is corrected.
     """
 
     seconds: float
@@ -179,6 +180,7 @@ class Timing:
     probe_gflops: float
     disturbed: bool = False
     loads_a_cycle: float = math.inf
+    pace: float = 1.0
 
     @staticmethod
     def of(
@@ -314,7 +316,7 @@ def time_beside(
     probe = max(moment.gflops for turn in turns for one in turn for moment in (one.before, one.after))
     mark = 2 * len(quiet) < least or uncertain > _MARKED_UNCERTAIN or spread(batches) > HIGH_SPREAD
     loads = statistics.median(one.loads_a_cycle for one in ours)
-    timing = Timing(seconds, spread(batches), len(batches), shapes[0][1], probe, mark, loads)
+    timing = Timing(seconds, spread(batches), len(batches), shapes[0][1], probe, mark, loads, pace)
     return timing, [Taken(min(other.at(gauge.ghz)), other.loads_a_cycle) for _, other in quiet]
 
 
@@ -327,6 +329,8 @@ def doubted(
     """A trial's time, taken again where it would be the best of its task: the fastest of hundreds owes part of its lead
     to luck. A second time that is no better than the incumbent's stands; else the slowest of three does, of those that
     were calm if any was: a neighbour slows some kernels more than others, and so the yardstick perhaps more than this.
+    Where only its correction by a slow yardstick makes it the best, it is marked: programs beside have made kernels
+    seem a fifth faster than the multiply-adds allow.
 
     Args:
         await_calm: called before each further time.
@@ -341,7 +345,9 @@ def doubted(
     await_calm()
     quiet = [timing for timing in (first, second, once()) if not timing.disturbed]
     calm = [timing for timing in quiet if is_calm(timing.loads_a_cycle, gauge)]
-    return max(calm or quiet, key=lambda timing: timing.seconds)
+    found = max(calm or quiet, key=lambda timing: timing.seconds)
+    proven = found.pace <= 1 + _MARKED_UNCERTAIN or found.seconds * found.pace < incumbent
+    return found if proven else replace(found, disturbed=True)
 
 
 def settled(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from autotune.measure.failure import Failure
 from autotune.measure.types import BuildResult, MeasureResult
+from autotune.records import CLEARLY
 from autotune.search.measuring import Measuring
 from autotune.search.task import TaskSearch
 from autotune.search.trial import Trial
@@ -22,7 +23,6 @@ from autotune.search_spaces.space.config import Config
 
 ENOUGH_ROUNDS = 2
 LATER = 8
-CLEARLY = 0.95
 
 Retimed = tuple[Trial, BuildResult, MeasureResult | Failure]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.cost_model.metrics import pairwise_accuracy
+from autotune.records import CLEARLY
 from autotune.search.task import TaskSearch, TuningTask
 from autotune.search.trial import SKIPPED, Trial, best_trial
 
@@ -88,6 +89,9 @@ class TaskOutcome:
         default, best = search.default_trial, best_trial(search.trials.values())
         if best is not None and default is not None and default.seconds is not None and default.cost < best.cost:
             best = default  # others ran beside it, and yet nothing that was measured in quiet beats it
+        compared = best_trial(trial for trial in search.trials.values() if trial.compared)
+        if best is not None and compared is not None and best.cost > CLEARLY * compared.cost:
+            best = compared  # a compiler takes no other that is not far ahead of what was timed in turn
         return TaskOutcome(
             task=search.task,
             trials=len(search.trials),

@@ -178,10 +178,7 @@ class TaskSearch:
     def _keep(self, trial: Trial) -> None:
         known = trial.config in self.trials
         self.trials[trial.config] = trial
-        if known:
-            self.best = best_trial(self.trials.values())
-        if self.best is None or trial.cost < self.best.cost:
-            self.best = trial if trial.seconds is not None else self.best
+        self.best = best_trial(self.trials.values() if known or self.best is None else (self.best, trial))
         self.since_gain += 1
         if self.best is not None and (not self._gain_from or self.best.cost < self._gain_from * (1 - GAIN)):
             self._gain_from = self.best.cost
@@ -210,4 +207,5 @@ class TaskSearch:
         if self.best is None:
             return 0.0
         before = self._best_after[-window - 1] if len(self._best_after) > window else self._best_after[0]
-        return (before - self.best.cost) / window if before < float("inf") else 0.0
+        # A best that was measured in quiet may be slower than one before it that was not.
+        return max(0.0, before - self.best.cost) / window if before < float("inf") else 0.0

@@ -450,6 +450,21 @@ def test_what_would_be_the_best_is_timed_again_in_calm_moments_and_those_count()
     assert doubted(left.pop, 1.5, FakeGauge()).seconds == 1.3
 
 
+@pytest.mark.parametrize(
+    ("seconds", "pace", "marked"),
+    [
+        (1.2, 1.02, False),
+        (1.2, 1.2, False),  # it was faster than the best though all was slow
+        (1.2, 1.3, True),
+        (1.4, 1.1, True),
+    ],
+)
+def test_what_is_the_best_by_its_correction_alone_is_marked(seconds: float, pace: float, marked: bool) -> None:
+    timing = Timing(seconds, 0.0, 4, 1, 100.0, pace=pace)
+    found = doubted(lambda: timing, 1.5, FakeGauge())
+    assert (found.seconds, found.disturbed) == (seconds, marked)
+
+
 def test_a_calm_moment_is_waited_for_no_longer_than_was_said() -> None:
     pauses: list[float] = []
     assert look_for_calm(FakeGauge(loads=(0.9, 0.9, 1.0)), 5, pauses.append) and len(pauses) == 2
