@@ -208,6 +208,8 @@ def run(
                         place, opened, peak, options, strict_fp, verdict, listeners, command, started, limit.seconds
                     )
                     outcome = run.search(subject, limit, pipeline)
+                    if run.peak.doubt and not outcome.interrupted and not (again := runner.peak(0.0)).doubt:
+                        run.peak = again
                 return run.judged(outcome, () if isinstance(subject, Workload) else subject)
 
 

@@ -37,6 +37,9 @@ _SHARED_SCALES = 0.9  # of one thread's rate, what the threads reach together wh
 _PEAK_SECONDS = 5e-4  # of a try of `fma_peak`, so short that some fall between two disturbances
 _FREAKS = 2  # of them, the best that do not count
 _PEAK_ROUNDS = 170  # of some tries each, before the next look at the machine
+_PATIENCE = (
+    0.5  # seconds for one that stays below what was seen: that is known, and what else would be is not worth more
+)
 _LEAST_SHARE = {"measured": 0.85, "shipped": 0.75, "given": 0.75, "features": 0.4}
 """By where a core's figures are from: what of their peak a machine reaches at least, when nobody disturbs it."""
 _LEAST_OF_MEASURED = 0.97  # and of a peak that was measured in quiet with as many threads
@@ -149,15 +152,17 @@ def doubt_of(target: Target, gflops: float) -> str:
 def fma_peak(target: Target, patience: float = 2.0) -> Peak:
     """The best of many short rounds; while it is in doubt, quiet moments are waited for, so many seconds at most.
 
-    In doubt is what stays below what this machine was seen to reach. Where nothing was seen yet, all of that time is
-    taken, since clocks wander, and what was measured while other programs ran is in doubt, too: clocks are lower then.
+    In doubt is what stays below what this machine was seen to reach; that is known, and not waited for for long. Where
+    nothing was seen yet, all of that time is taken, since clocks wander, and what was measured while other programs ran
+    is in doubt, too: clocks are lower then.
 
     Raises:
         TargetError: this machine lacks a feature of the target.
     """
     probe, every_core, before = FmaPeak(target), Watch(machine.allowed_cores()), seen_peak(target)
     found = steady_peak(
-        target, probe.run, lambda seconds: wait_until_quiet(every_core, seconds), patience,
+        target, probe.run, lambda seconds: wait_until_quiet(every_core, seconds),
+        min(patience, _PATIENCE) if before else patience,
         quiet=lambda: bool(before) or every_core.look().quiet, first=not before,
     )  # fmt: skip
     if before or not found.doubt:
