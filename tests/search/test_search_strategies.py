@@ -141,6 +141,15 @@ def test_the_model_is_trained_after_warmup_and_then_when_data_grew_by_a_fifth(
     )
 
 
+def test_nothing_is_learned_from_what_others_disturbed_once_there_is_enough_else(space: ConfigSpace) -> None:
+    model = CountingModel()
+    search = Guided(space, model, random.Random(0), GuidedOptions(warmup=4))
+    for number, config in enumerate(list(space.enumerate())[:16]):
+        search.observe(Trial(config, 1.0, disturbed=number % 2 == 0))
+        search.propose(1)
+    assert model.trained_on == [4, 5, 6, 4, 5, 6, 7]  # of 4, 5 and 6 trials, not yet four of them quiet, and of 8 to 15
+
+
 @dataclass
 class KnowingModel:
     """A model that learned elsewhere: it ranks before any trial, by what it was given; fitting is only noted."""

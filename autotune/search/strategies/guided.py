@@ -12,7 +12,7 @@ from autotune.search.strategies.descent import Descent
 from autotune.search.strategies.evolution import Evolution
 from autotune.search.strategies.ranking import Ranking
 from autotune.search.strategy import Unseen
-from autotune.search.trial import Trial
+from autotune.search.trial import Trial, best_trial
 from autotune.search_spaces.space.config import Config
 from autotune.search_spaces.space.space import Space
 
@@ -64,6 +64,7 @@ class Guided:
         self._credit = Credit(tuple(self._sources), self._options.memory)
         self._from: dict[Config, str] = {}
         self._proposed_blindly = 0
+        self._best: Trial | None = None
         self.predicted: dict[Config, float] = {}
 
     def propose(self, count: int) -> list[Config]:
@@ -80,10 +81,10 @@ class Guided:
         return proposals
 
     def observe(self, trial: Trial) -> None:
-        best = min((t.cost for t in self._ranking.trials.values()), default=float("inf"))
         self._unseen.mark(trial.config)
         self._ranking.observe(trial)
-        self._credit.count(self._from.pop(trial.config, None), trial.cost < best)
+        before, self._best = self._best, best_trial([*filter(None, [self._best]), trial])
+        self._credit.count(self._from.pop(trial.config, None), self._best is not before)
 
     def _from_sources(self, count: int) -> list[Config]:
         """Each of them from the source that chance and credit choose; fewer when none has anything more."""

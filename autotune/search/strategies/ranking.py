@@ -19,8 +19,8 @@ class Ranking:
     """Trains a model on the trials of one space, and ranks by it.
 
     Args:
-        model: trained here whenever there are 20 % more trials, the first time when there are `enough`. One that is
-            ready ranks before that by what it learned elsewhere.
+        model: trained here whenever there are 20 % more trials, the first time when there are `enough`, on those that
+            nobody disturbed where these are enough. One that is ready ranks before that by what it learned elsewhere.
     """
 
     def __init__(self, space: Space, model: CostModel, enough: int) -> None:
@@ -46,8 +46,9 @@ class Ranking:
         self.trials[trial.config] = trial
 
     def best(self) -> list[Trial]:
-        """The trials that worked, fastest first."""
-        return sorted((t for t in self.trials.values() if t.seconds is not None), key=lambda trial: trial.cost)
+        """The trials that worked, fastest first; behind them those that were disturbed, whose times may be anything."""
+        working = (trial for trial in self.trials.values() if trial.seconds is not None)
+        return sorted(working, key=lambda trial: (trial.disturbed, trial.cost))
 
     def scores(self, configs: Sequence[Config]) -> list[float]:
         """Higher is faster; for a ranking that is ready."""
@@ -68,8 +69,11 @@ class Ranking:
         return self._trained
 
     def _train(self) -> None:
-        seconds = np.array([trial.cost for trial in self.trials.values()])
-        features = self._features(list(self.trials))
+        quiet = [trial for trial in self.trials.values() if not trial.disturbed]
+        enough = sum(trial.seconds is not None for trial in quiet) >= self._enough
+        trials = quiet if enough else list(self.trials.values())
+        seconds = np.array([trial.cost for trial in trials])
+        features = self._features([trial.config for trial in trials])
         if len(self.trials) >= self._enough:
             self._model.fit(features, seconds, np.zeros(len(seconds), np.int64))
         if self.works:
