@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -31,11 +32,20 @@ def worker(entry: str = ENTRY) -> Worker:
     return Worker(WorkerSpec(entry, {"colour": "blue"}, 20.0, 1 << 30))
 
 
-def children() -> set[int]:
+def all_children() -> set[int]:
     return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
 
-def test_the_first_worker_of_an_entry_gets_what_started_early_and_the_next_its_own() -> None:
+@pytest.fixture
+def children() -> Callable[[], set[int]]:
+    """Processes that the test has started; those of other tests may live on."""
+    before = all_children()
+    return lambda: all_children() - before
+
+
+def test_the_first_worker_of_an_entry_gets_what_started_early_and_the_next_its_own(
+    children: Callable[[], set[int]],
+) -> None:
     with early(ENTRY):
         (pid,) = children()
         first, second = worker(), worker()
@@ -50,7 +60,9 @@ def test_the_first_worker_of_an_entry_gets_what_started_early_and_the_next_its_o
             second.stop()
 
 
-def test_what_nobody_needed_ends_with_the_context_and_what_somebody_uses_does_not() -> None:
+def test_what_nobody_needed_ends_with_the_context_and_what_somebody_uses_does_not(
+    children: Callable[[], set[int]],
+) -> None:
     with ExitStack() as context:
         context.enter_context(early(ENTRY, "json:loads"))
         used = spawned(ENTRY)
@@ -60,7 +72,9 @@ def test_what_nobody_needed_ends_with_the_context_and_what_somebody_uses_does_no
     used.close()
 
 
-def test_one_that_died_or_cannot_load_its_module_is_replaced_or_reported_like_any_other() -> None:
+def test_one_that_died_or_cannot_load_its_module_is_replaced_or_reported_like_any_other(
+    children: Callable[[], set[int]],
+) -> None:
     with early(ENTRY):
         (pid,) = children()
         os.kill(pid, signal.SIGKILL)
@@ -72,7 +86,9 @@ def test_one_that_died_or_cannot_load_its_module_is_replaced_or_reported_like_an
             one.stop()
 
 
-def test_a_tuning_run_starts_those_that_its_runner_and_builder_use() -> None:
+def test_a_tuning_run_starts_those_that_its_runner_and_builder_use(
+    children: Callable[[], set[int]],
+) -> None:
     with early(*WORKERS):
         started = children()
         with Runner(Target.parse("native")) as runner, Builder() as builder:
