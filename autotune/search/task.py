@@ -99,6 +99,7 @@ class TaskSearch:
         self.since_gain = 0
         self.default_alone: float | None = None
         self._gain_from = 0.0
+        self._fastest = float("inf")
         self._best_after: list[float] = []
         self._recorded: dict[Config, Recorded] = {}
         self._spent: deque[float] = deque(maxlen=PRICED)
@@ -134,6 +135,12 @@ class TaskSearch:
         if self.best is not None and self.best.config != self.default and not self.best.compared:
             return True
         return any(trial is not None and trial.disturbed for trial in (self.best, self.default_trial))
+
+    @property
+    def contested(self) -> bool:
+        """Whether something seems faster than the default, though others may have disturbed its timing."""
+        best = self.best
+        return best is not None and (best.config != self.default or self._fastest < best.cost)
 
     def candidate(self, config: Config) -> MeasureInput:
         """What a config stands for: a point of the space, or a record that is held."""
@@ -178,6 +185,7 @@ class TaskSearch:
     def _keep(self, trial: Trial) -> None:
         known = trial.config in self.trials
         self.trials[trial.config] = trial
+        self._fastest = min(self._fastest, trial.cost)
         self.best = best_trial(self.trials.values() if known or self.best is None else (self.best, trial))
         self.since_gain += 1
         if self.best is not None and (not self._gain_from or self.best.cost < self._gain_from * (1 - GAIN)):

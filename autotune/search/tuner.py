@@ -48,10 +48,10 @@ from autotune.search_spaces.space.interface import Interface
 
 HEARTBEAT_SECONDS = 15.0
 SETTLE_SHARE = 0.25
-SETTLE_SECONDS = 1.5
+SETTLE_SECONDS, SETTLE_DISTURBED = 1.5, 9.0
 IN_FLIGHT_SECONDS = 1.0
-"""Of a time, what is kept for the finalists: so many seconds for each task that has any, and some for the trials under
-way, but no larger share."""
+"""Of a time, what is kept for the finalists: so many seconds for each task that has any, more where trials are
+disturbed, up to the second number where all are; and some for the trials under way, but no larger share."""
 
 WARMING = 0.5
 """Share of a budget after which tasks are compared, whether all have had their warm-up or not."""
@@ -158,6 +158,7 @@ class _Run:
         self._new: dict[TaskSearch, int] = {}
         self._chance: dict[TaskSearch, random.Random] = {}
         self._known = self._fresh = 0  # trials that there were before, and that this run has made, of all tasks
+        self._measured = self._disturbed = 0  # of this run's trials, those that worked, and of these those disturbed
         self._failures: dict[TaskSearch, tuple[str, int]] = {}
         self._timed: set[tuple[str, str]] = set()
         for number, task in enumerate(tasks):
@@ -268,10 +269,10 @@ class _Run:
         """For the finalists there are now."""
         if self._budget.seconds is None or not self._options.finalists:
             return 0.0
-        contested = sum(
-            search.best is not None and search.best.config != search.default for search in self._searches.values()
-        )
-        return min(SETTLE_SHARE * self._budget.seconds, IN_FLIGHT_SECONDS + SETTLE_SECONDS * contested)
+        contested = sum(search.contested for search in self._searches.values())
+        disturbed = self._disturbed / max(1, self._measured)
+        each = SETTLE_SECONDS + disturbed * (SETTLE_DISTURBED - SETTLE_SECONDS)
+        return min(SETTLE_SHARE * self._budget.seconds, IN_FLIGHT_SECONDS + each * contested)
 
     def _observe(self, search: TaskSearch, measurement: Measurement) -> None:
         config, build, result = measurement.candidate.config, measurement.build, measurement.result
@@ -280,6 +281,8 @@ class _Run:
             trial = Trial(config, failure=result.kind, predicted=score, spent=measurement.seconds)
             message = result.message
         else:
+            self._measured += 1
+            self._disturbed += result.disturbed
             trial = Trial(
                 config,
                 seconds=result.seconds,

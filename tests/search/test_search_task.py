@@ -42,3 +42,16 @@ def test_what_was_timed_in_turn_is_the_best_in_the_end_unless_another_is_far_ahe
         search.observe(trial)
         outcome = TaskOutcome.of(search, 0)
         assert outcome.best is not None and outcome.best.config == best
+
+
+def test_a_task_is_contested_when_anything_seems_faster_than_its_default(space: ConfigSpace) -> None:
+    search = searching(space)
+    other, faster, *_ = (config for config in search.task.space.enumerate() if config != search.default)
+    assert not search.contested
+    for trial, contested in (
+        (Trial(search.default, 1.0), False),
+        (Trial(other, 1.1), False),
+        (Trial(faster, 0.5, disturbed=True), True),
+    ):
+        search.observe(trial)
+        assert search.contested == contested
