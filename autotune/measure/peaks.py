@@ -37,9 +37,7 @@ _SHARED_SCALES = 0.9  # of one thread's rate, what the threads reach together wh
 _PEAK_SECONDS = 5e-4  # of a try of `fma_peak`, so short that some fall between two disturbances
 _FREAKS = 2  # of them, the best that do not count
 _PEAK_ROUNDS = 170  # of some tries each, before the next look at the machine
-_PATIENCE = (
-    0.5  # seconds for one that stays below what was seen: that is known, and what else would be is not worth more
-)
+_PATIENCE = 0.2  # seconds for one that stays below what was seen, which is known: more is not worth a wait
 _LEAST_SHARE = {"measured": 0.85, "shipped": 0.75, "given": 0.75, "features": 0.4}
 """By where a core's figures are from: what of their peak a machine reaches at least, when nobody disturbs it."""
 _LEAST_OF_MEASURED = 0.97  # and of a peak that was measured in quiet with as many threads

@@ -238,6 +238,15 @@ def test_one_round_that_no_other_comes_near_is_no_peak() -> None:
     assert steady_peak(AVX2, lambda: next(rates), lambda seconds: None, 0.0) == Peak(expected)
 
 
+def test_what_was_seen_is_not_waited_for_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("autotune.measure.peaks.wait_until_quiet", lambda watch, seconds: waits.append(seconds))
+    keep_peak(HOST, 1e6)
+    assert fma_peak(HOST, 5.0).doubt
+    forget_peaks()
+    assert max(waits, default=0.0) < 1.0  # a sweep may take all of it
+
+
 def test_what_was_seen_once_is_what_later_peaks_are_held_against() -> None:
     first = fma_peak(HOST, 0.0).gflops
     keep_peak(HOST, 2 * first)
