@@ -87,11 +87,11 @@ class TaskOutcome:
     @staticmethod
     def of(search: TaskSearch, new: int) -> TaskOutcome:
         default, best = search.default_trial, best_trial(search.trials.values())
-        if best is not None and default is not None and default.seconds is not None and default.cost < best.cost:
-            best = default  # others ran beside it, and yet nothing that was measured in quiet beats it
         compared = best_trial(trial for trial in search.trials.values() if trial.compared)
         if best is not None and compared is not None and best.cost > CLEARLY * compared.cost:
             best = compared  # a compiler takes no other that is not far ahead of what was timed in turn
+        if best is not None and default is not None and default.seconds is not None and default.cost < best.cost:
+            best = default  # others ran beside it, and yet nothing that was measured in quiet beats it
         return TaskOutcome(
             task=search.task,
             trials=len(search.trials),

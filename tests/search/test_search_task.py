@@ -44,6 +44,15 @@ def test_what_was_timed_in_turn_is_the_best_in_the_end_unless_another_is_far_ahe
         assert outcome.best is not None and outcome.best.config == best
 
 
+def test_a_default_that_is_faster_than_what_was_timed_in_turn_with_it_stays_the_best(space: ConfigSpace) -> None:
+    search = searching(space)
+    other = next(config for config in search.task.space.enumerate() if config != search.default)
+    search.observe(Trial(search.default, 1.0, compared=True, disturbed=True))
+    search.observe(Trial(other, 1.02, compared=True))
+    outcome = TaskOutcome.of(search, 0)
+    assert outcome.best is not None and outcome.best.config == search.default and outcome.speedup == 1.0
+
+
 def test_a_task_is_contested_when_anything_seems_faster_than_its_default(space: ConfigSpace) -> None:
     search = searching(space)
     other, faster, *_ = (config for config in search.task.space.enumerate() if config != search.default)
