@@ -92,13 +92,13 @@ class Beside:
         """Have so many processes, or as many as there are cores for."""
         room = min(machine.allowed_cores() - 1, MOST) if can_start() else 0
         # Here, not on the threads: each would wait for Python's lock again and again.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # no more processes, no more threads: the rest is done here
             while len(self._helpers) < min(wanted, room):
                 self._helpers.append(helper := Helper(self._imports))
                 for _ in range(AHEAD):
                     thread = threading.Thread(target=self._serve, args=(helper,), name="autotune-beside", daemon=True)
-                    self._threads.append(thread)
                     thread.start()
+                    self._threads.append(thread)
 
     def _serve(self, helper: Helper) -> None:
         """On one of a process's threads: give it work until the end."""

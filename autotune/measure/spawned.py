@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 # -I: no current directory, no PYTHON* variables; the parent's own sys.path is handed over instead.
 # One thread per worker, set before NumPy is imported: BLAS and OpenMP pools would fight with the measured kernel.
@@ -100,10 +100,11 @@ def early(*entries: str) -> Iterator[None]:
     """Starts a process for each of the entries, for who needs one within this context; the others end with it."""
     mine: list[Spawned] = []
     try:
-        for entry in entries:
-            mine.append(Spawned(entry))
-            with _lock:
-                _early.append(mine[-1])
+        with suppress(OSError):  # a head start is all that is lost: who needs one is told that none can be started
+            for entry in entries:
+                mine.append(Spawned(entry))
+                with _lock:
+                    _early.append(mine[-1])
         yield
     finally:
         for one in mine:

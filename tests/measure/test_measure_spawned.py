@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from autotune.api.tune import WORKERS
+from autotune.errors import MeasureError
 from autotune.measure.builder import Builder
 from autotune.measure.protocol import Message
 from autotune.measure.runner import Runner
@@ -72,7 +73,7 @@ def test_what_nobody_needed_ends_with_the_context_and_what_somebody_uses_does_no
     used.close()
 
 
-def test_one_that_died_or_cannot_load_its_module_is_replaced_or_reported_like_any_other(
+def test_one_that_died_is_replaced_like_any_other(
     children: Callable[[], set[int]],
 ) -> None:
     with early(ENTRY):
@@ -84,6 +85,23 @@ def test_one_that_died_or_cannot_load_its_module_is_replaced_or_reported_like_an
             assert one.pid != pid
         finally:
             one.stop()
+
+
+def test_a_module_that_cannot_be_loaded_is_told_of_by_who_needs_it() -> None:
+    with early("nothing.of.this.name:serve"):
+        one = worker("nothing.of.this.name:serve")
+        with pytest.raises(MeasureError, match="does not start: .*nothing"):
+            one.call(Message({"do": "echo"}))
+        one.stop()
+
+
+def test_no_head_start_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr("autotune.measure.spawned.Spawned.__init__", full)
+    with early(ENTRY):
+        pass
 
 
 def test_a_tuning_run_starts_those_that_its_runner_and_builder_use(
