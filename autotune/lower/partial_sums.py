@@ -14,7 +14,9 @@ from autotune.lower.ir import (
     LOCAL,
     REGISTER,
     Buffer,
+    Condition,
     For,
+    If,
     Load,
     LoopProgram,
     Stmt,
@@ -57,11 +59,10 @@ def in_parts(program: LoopProgram, amplified: Mapping[str, float]) -> LoopProgra
 
     rewrite:
         R[i] = 0                            R[i] = 0
-        for k in n: R[i] += f(i, k)         for k.i in m: R[i] += f(i, k.i)
-        -->                                 for k.o in 1..n / m:
-                                                P[i] = R[i];  R[i] = 0
+        for k in n: R[i] += f(i, k)         for k.o in n / m:
+        -->                                     if k.o > 0: P[i] = R[i];  R[i] = 0
                                                 for k.i in m: R[i] += f(i, k.o * m + k.i)
-                                                R[i] += P[i]
+                                                if k.o > 0: R[i] += P[i]
 
     Args:
         amplified: of the sums in a buffer, as `Stage.amplified`.
@@ -107,30 +108,36 @@ class _Cutter:
         return sums[0] if terms > most_terms(sums[0].part) >= terms // stmt.extent else None
 
     def _cut(self, loop: For, total: _Sum, empty: bool, ranges: Ranges) -> list[Stmt]:
-        """The loop in parts of equal length, and what is left. Registers that are `empty` need no parking yet."""
+        """The loop in parts of equal length, and what is left.
+
+        Registers that are `empty` need no parking at first. Asked in each part, that costs nothing where parts are
+        long, and the longest code of a kernel stands there once; of short ones, the first stands before the loop.
+        """
         rounds = _length(loop.extent, _terms(loop, total.buffer) // loop.extent, total.part)
         parts, rest = divmod(loop.extent, rounds)
-        first = int(empty)
-        cut: list[Stmt] = [replace(loop, extent=rounds)] if empty else []
+        first = int(empty and (parts == 1 or total.part < terms_of_a_part()))
+        cut: list[Stmt] = [replace(loop, extent=rounds)] if first else []
         if parts > first:
             outer, inner = f"{loop.var}.part", f"{loop.var}.term"
             place = Linear(loop.begin, {outer: rounds, inner: 1})
             inside = {**ranges, outer: (first, parts - 1), inner: (0, rounds - 1)}
             body = tuple(map_linears(s, lambda form: form.substitute({loop.var: place}, inside)) for s in loop.body)
-            cut.append(For(outer, first, parts - first, "", self._part(For(inner, 0, rounds, "", body), total)))
+            later = (Linear(-1, {outer: 1}),) if empty and not first else ()
+            part = self._part(For(inner, 0, rounds, "", body), total, later)
+            cut.append(For(outer, first, parts - first, "", part))
         if rest:
             cut += self._part(replace(loop, begin=loop.begin + parts * rounds, extent=rest), total)
         return cut
 
-    def _part(self, loop: For, total: _Sum) -> tuple[Stmt, ...]:
+    def _part(self, loop: For, total: _Sum, later: tuple[Condition, ...] = ()) -> tuple[Stmt, ...]:
+        """A part, which is added to others where there are such: where the conditions hold."""
         name = total.buffer.name + _PARKED
         parked = self.parked.setdefault(name, replace(total.buffer, name=name, scope=LOCAL))
-        return (
-            _moving(total.zero, total.buffer, parked, None),
-            total.zero,
-            loop,
-            _moving(total.zero, parked, total.buffer, "sum"),
-        )
+        before = (_moving(total.zero, total.buffer, parked, None), total.zero)
+        after = (_moving(total.zero, parked, total.buffer, "sum"),)
+        if later:
+            return If(later, before), loop, If(later, after)
+        return (*before, loop, *after)
 
 
 def _length(extent: int, terms: int, part: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from autotune.ops import winograd
 from autotune.ops.workload import Workload
 from autotune.schedule import Schedule
-from autotune.schedule.state import REGISTER
+from autotune.schedule.state import LOCAL, REGISTER
 from autotune.search_spaces.library.anchored import anchored, divisors, with_layouts
 from autotune.search_spaces.library.register_tile import unrolled_steps
 from autotune.search_spaces.operators.conv2d_shape import operand_layouts, plain_conv, sizes
@@ -88,10 +88,10 @@ class WinogradImage:
         s = s.split(out, oh, M).split(out, ow, M)
         s = s.split(out, k, config.get_int("oc_vectors") * lanes).split(out, f"{k}.1", lanes)
         s = s.reorder(out, n, f"{oh}.0", f"{k}.0", f"{k}.1.0", f"{ow}.0", f"{oh}.1", f"{ow}.1", f"{k}.1.1")
-        s = s.unroll(out, f"{oh}.1").unroll(out, f"{ow}.1").vectorize(out, f"{k}.1.1")
+        s = s.unroll(out, f"{ow}.1").vectorize(out, f"{k}.1.1")
         row = f"{n}*{oh}.0"
         s = s.fuse(out, n, f"{oh}.0").parallel(out, row)
-        s = small(s.compute_at("wino_y", out, f"{ow}.0", REGISTER), "wino_y", ROW, lanes)
+        s = small(s.compute_at("wino_y", out, f"{oh}.1", REGISTER), "wino_y", ROW, lanes)
         s = small(s.compute_at("wino_yp", "wino_y", _axis(s, "wino_y", ROW), REGISTER), "wino_yp", ROW, lanes)
         s = self._products(s.compute_at("wino_s", out, f"{k}.0"), config, lanes)
         s = self._input_transform(s.compute_at("wino_v", out, row), lanes)
@@ -122,11 +122,11 @@ class WinogradImage:
         s = s.layout(v, Layout.blocked(6, [(TILE, lanes)], (0, 2, COLUMN, TILE, CHANNEL, ROW)))
         n, c, th, tw, xi, nu, j = (x.name for x in s.state.stage(v).loops)
         s = s.split(v, tw, lanes).reorder(v, n, c, th, f"{tw}.0", xi, nu, j, f"{tw}.1")
-        for loop in (xi, nu, j):
-            s = s.unroll(v, loop)
-        s = s.vectorize(v, f"{tw}.1")
+        s = s.unroll(v, nu).unroll(v, j).vectorize(v, f"{tw}.1")
         s = small(s.compute_at("wino_vp", v, xi, REGISTER), "wino_vp", ROW, lanes, TILE)
-        s = small(s.compute_at("wino_t", v, f"{tw}.0", REGISTER), "wino_t", COLUMN, lanes, TILE)
+        s = small(s.compute_at("wino_t", v, f"{tw}.0", LOCAL), "wino_t", COLUMN, lanes, TILE, unrolled=False).pad(
+            "wino_t", _axis(s, "wino_t", TILE)
+        )
         s = s.compute_at("wino_tp", "wino_t", _axis(s, "wino_t", COLUMN), REGISTER)
         return small(s, "wino_tp", COLUMN, lanes, TILE).partition(v, f"{tw}.0").pad(v, tw)
 

@@ -167,11 +167,11 @@ class _Winograd(SketchedContraction):
             rows, row = edit.split(out, row, block.rows)
             shared, inside = [images, rows], [n, *deep, over, row]
         edit.order(out, [*shared, *inside, column, i, j, lane])
-        edit.unroll(out, [i, j])
+        edit.unroll(out, [j])
         edit.vectorize(out, lane)
         around = edit.fuse(out, shared)
         edit.parallel(out, around)
-        edit.schedule = made_outputs(edit.schedule, out, column, lanes)
+        edit.schedule = made_outputs(edit.schedule, out, column, i, lanes, target.num_vector_registers)
         if block is not None:
             edit.compute_at(PRODUCTS, out, around)
         return edit.schedule
@@ -188,7 +188,7 @@ class _Winograd(SketchedContraction):
         outside = [n, row, over]
         sums = [a.name for a in edit.stage(TILES).stage.reduce_axes]
         edit.order(TILES, [*outside, column, xi, nu, *sums, lane])
-        edit.unroll(TILES, [xi, nu, *sums])
+        edit.unroll(TILES, [nu, *sums])
         edit.vectorize(TILES, lane)
         if not sums:  # rounded, once they are added up
             edit.compute_at(UNROUNDED, TILES, nu, REGISTER)
@@ -200,7 +200,8 @@ class _Winograd(SketchedContraction):
             edit.vectorize(UNROUNDED, along)
         if edit.stage(TILES).at is None:
             edit.parallel(TILES, edit.fuse(TILES, outside))
-        return made_inputs(edit.schedule, column, xi, lanes, distant(workload, target))
+        image = distant(workload, target)
+        return made_inputs(edit.schedule, column, xi, lanes, image, target.num_vector_registers)
 
 
 def _rules(op: str, name: str) -> None:

@@ -48,8 +48,8 @@ def nest(schedule: Schedule) -> str:
 def test_a_long_sum_is_cut_and_its_parts_are_added_in_memory() -> None:
     text = nest(in_registers(product(4 * TERMS)))
     assert f"local {PARKED}: f32[1, 16]" in text
-    assert "for out0.c.k.0.part in 1..4" in text
-    assert f"for out0.c.k.0 in 0..{TERMS // 2}" in text
+    assert "for out0.c.k.0.part in 0..4" in text
+    assert text.count("if out0.c.k.0.part - 1 >= 0") == 2
     assert f"for out0.c.k.0.term in 0..{TERMS // 2}" in text
     assert f"out0.c[0, out0.c.j] += {PARKED}[0, out0.c.j]" in text
 
@@ -69,10 +69,17 @@ def test_short_sums_exact_ones_maxima_and_sums_in_memory_stay(definition: Comput
 
 def test_parts_are_equally_long_where_that_leaves_them_about_as_long() -> None:
     text = nest(in_registers(product(2 * 3 * 5 * 7 * 11)))
-    assert "for out0.c.k.0.part in 1..11" in text
-    assert text.count("for out0.c.k.0") == 3
+    assert "for out0.c.k.0.part in 0..11" in text
+    assert text.count("for out0.c.k.0") == 2, "the code of a term stands there once"
     ragged = nest(in_registers(product(2 * 1009)))
     assert f"for out0.c.k.0 in {1009 // (TERMS // 2) * (TERMS // 2)}..1009" in ragged
+
+
+def test_a_single_part_with_a_rest_asks_for_nothing() -> None:
+    text = nest(in_registers(product(2 * 211)))
+    assert f"for out0.c.k.0 in 0..{TERMS // 2}" in text
+    assert f"for out0.c.k.0 in {TERMS // 2}..211" in text
+    assert "if" not in text
 
 
 def test_loops_inside_are_cut_where_a_round_of_the_outer_one_is_long_already() -> None:
