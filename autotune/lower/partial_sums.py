@@ -110,8 +110,9 @@ class _Cutter:
     def _cut(self, loop: For, total: _Sum, empty: bool, ranges: Ranges) -> list[Stmt]:
         """The loop in parts of equal length, and what is left.
 
-        Registers that are `empty` need no parking at first. Asked in each part, that costs nothing where parts are
-        long, and the longest code of a kernel stands there once; of short ones, the first stands before the loop.
+        Registers that are `empty` need no parking at first. Asked in each part, that costs next to nothing where
+        parts are long, and the longest code of a kernel stands there once; of short ones, the first stands before the
+        loop (docs/adr/0032).
         """
         rounds = _length(loop.extent, _terms(loop, total.buffer) // loop.extent, total.part)
         parts, rest = divmod(loop.extent, rounds)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from typing import NamedTuple
 
 from autotune.ops import winograd, winograd_exact
 from autotune.ops.registry import lookup
@@ -39,6 +40,16 @@ AHEAD = 4
 """Tiles by which an image that is not in L2 is fetched there before its use. Fewer, and into L1: up to 8 % slower."""
 WIDEST = 28
 Sizes = tuple[int, ...]
+
+
+class Places(NamedTuple):
+    """Loops of the output in which the other steps are: transformed inputs (empty: before all of it), products, and
+    what is made of these, tile by tile and there row by row."""
+
+    inputs: str
+    products: str
+    tile: str
+    row: str
 
 
 class Winograd:
@@ -139,16 +150,15 @@ class Winograd:
         panels = Layout.blocked(len(terms) + 3, [panel, *beside], order=(2, 0, 1, *range(3, len(terms) + 3)))
         s = s.precompute("wino_u").layout("wino_u", panels)
         s = s.cache_write("wino_m")
-        s, block = self._output(s, a.output, a.axes(a.output), config, lanes)
-        s = made_outputs(s, a.output, *block[2:], lanes, target.num_vector_registers)
-        s = self._products(s, a.output, block[1], config, lanes, columns, target)
-        return self._input_transform(s, a.output, block[0], config, columns, distant(workload, target), target)
+        s, places = self._output(s, a.output, a.axes(a.output), config, lanes)
+        s = made_outputs(s, a.output, places.tile, places.row, lanes, target.num_vector_registers)
+        s = self._products(s, a.output, places.products, config, lanes, columns, target)
+        return self._input_transform(s, a.output, places.inputs, config, columns, distant(workload, target), target)
 
     def _output(
         self, s: Schedule, out: str, axes: tuple[str, ...], config: Config, lanes: int
-    ) -> tuple[Schedule, tuple[str, str, str, str]]:
-        """Loops of the output; returns where input transform and products are computed, and those over tiles and over
-        rows of one."""
+    ) -> tuple[Schedule, Places]:
+        """Loops of the output, and where in them all else is computed."""
         n, k, *deep, oh, ow = axes
         s = s.split(out, oh, self.tile.rows).split(out, f"{oh}.0", config.get_int("rows"))
         s = s.split(out, ow, self.tile.columns)
@@ -166,8 +176,8 @@ class Winograd:
         if once:
             s = s.fuse(out, shared, second)
             shared = f"{shared}*{second}"
-            return s.parallel(out, shared), ("", shared, *tile)
-        return s.parallel(out, shared), (shared, second, *tile)
+            return s.parallel(out, shared), Places("", shared, *tile)
+        return s.parallel(out, shared), Places(shared, second, *tile)
 
     def _input_transform(
         self, s: Schedule, out: str, block: str, config: Config, columns: int, image: str, target: Target

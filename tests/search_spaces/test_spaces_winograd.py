@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from autotune.codegen.jit import assembly
 from autotune.codegen.kernel import build_kernel, generate
+from autotune.lower import lower, print_program
 from autotune.measure.bench import Bench, TaskData
 from autotune.measure.builder import algorithm_of
 from autotune.measure.failure import Failure
@@ -31,6 +32,7 @@ from tests.targets import fixed
 
 TARGETS = ("native -num-cores=2", "x86 -mcpu=haswell -num-cores=2")
 ALGORITHMS = tuple(winograd.TILES)
+ZEN4 = fixed("x86 -mcpu=znver4 -num-cores=1")
 
 
 def conv(c: int, k: int, h: int, w: int, pad: str, batch: int = 1, epilogue: str = "") -> Workload:
@@ -352,3 +354,38 @@ def test_two_steps_of_a_tile_that_fills_the_registers_write_sums_to_memory() -> 
         build_kernel(rules.schedule(workload, config.replace(ic_unroll=n), target), target).spills for n in (1, 2)
     )
     assert two >= one + 20
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu", "inputs", "outputs"),
+    [
+        ("winograd_f2", "znver4", True, True),  # 4 x 4 points, and 2 x 4 when half is done
+        ("winograd_f4", "znver4", False, True),  # 6 x 6 of 32 registers, then 4 x 6
+        ("winograd_f6", "znver4", False, False),
+        ("winograd_f2", "haswell", True, True),
+        ("winograd_f4", "haswell", False, False),  # of 16
+        ("winograd_f4_matrices", "znver4", False, True),
+        ("winograd_f6_matrices", "znver4", False, False),
+    ],
+)
+def test_transforms_are_written_out_where_registers_hold_a_tile(
+    name: str, cpu: str, inputs: bool, outputs: bool
+) -> None:
+    workload, target = conv(64, 64, 28, 28, "1"), fixed(f"x86 -mcpu={cpu} -num-cores=1")
+    config = lookup(f"conv2d.{name}").default(workload, target).replace(template=f"conv2d.{name}")
+    text = print_program(lower(make_schedule(workload, config, target)))
+    for stage, held in (("wino_t", inputs), ("wino_s", outputs)):
+        assert f"{'register' if held else 'local'} {stage}: " in text
+        assert (f"unroll for {stage}.nu in" in text) == held
+        assert (f"  for {stage}.nu in" in text) != held
+
+
+def test_rows_of_a_first_layer_store_no_part_of_a_vector_that_is_read_back() -> None:
+    """A CPU forwards no such store to the load behind it."""
+    workload = parse_workload("conv2d data=1,3,224,224 weight=32,3,3,3 pad=1 stride=2")
+    name = "conv2d.winograd_image"
+    config = lookup(name).default(workload, ZEN4).replace(template=name)
+    lines = print_program(lower(make_schedule(workload, config, ZEN4))).splitlines()
+    stores = [n for n, line in enumerate(lines) if line.lstrip().startswith("wino_t[")]
+    assert stores
+    assert not [lines[n - 1] for n in stores if lines[n - 1].lstrip().startswith("if ")]
