@@ -19,6 +19,7 @@ from autotune.lower.partial_sums import in_parts
 from autotune.lower.partition import partition
 from autotune.lower.printer import print_program
 from autotune.lower.simplify import simplify
+from autotune.lower.starts import started
 from autotune.lower.verify import verify
 from autotune.schedule.schedule import Schedule
 
@@ -54,5 +55,5 @@ def lower(schedule: Schedule, name: str = "kernel", *, check: bool = True) -> Lo
         if check:
             verify(program, title)
     amplified = {t.name: s.stage.amplified for s in state.stages for t in s.stage.outputs}
-    program = in_parts(program, amplified)
-    return verify(program, "partial sums") if check else program
+    program = started(in_parts(program, amplified))
+    return verify(program, "sums") if check else program

@@ -81,8 +81,8 @@ class _Cutter:
         """Statements with the sums below them cut; `zeroed`: the registers that hold a sum here."""
         known, empty, out = dict(zeroed), set[str](), list[Stmt]()
         for stmt in body:
-            register = _zeroing(stmt)
-            if register is not None:
+            register = zeroing(stmt)
+            if register is not None and register.dtype.is_float:
                 name = register.name
                 empty.add(name)
                 known[name] = _Sum(register, stmt, terms_of_a_part(self.amplified.get(name, 1.0)))
@@ -148,7 +148,7 @@ def _length(extent: int, terms: int, part: int) -> int:
     return min(even, key=lambda n: abs(n * terms - part), default=max(1, part // terms))
 
 
-def _zeroing(stmt: Stmt) -> Buffer | None:
+def zeroing(stmt: Stmt) -> Buffer | None:
     """Registers that a nest sets to zero, and that it does nothing else."""
     inner = stmt
     while isinstance(inner, For) and len(inner.body) == 1:
@@ -157,7 +157,7 @@ def _zeroing(stmt: Stmt) -> Buffer | None:
         return None
     ((buffer, _),), (value,) = inner.targets, inner.values
     zero = getattr(value, "value", None) == 0
-    return buffer if zero and buffer.scope == REGISTER and buffer.dtype.is_float else None
+    return buffer if zero and buffer.scope == REGISTER else None
 
 
 def _folded(stmt: Stmt) -> set[str]:
