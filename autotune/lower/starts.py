@@ -6,7 +6,7 @@ tenth of the work of a sum of few terms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from autotune.lower.ir import (
@@ -24,7 +24,7 @@ from autotune.lower.ir import (
     with_body,
 )
 from autotune.lower.partial_sums import is_parked, zeroing
-from autotune.tensor.expr import Binary, Expr, Var, children, rewrite, walk
+from autotune.tensor.expr import Binary, Expr, Var, rewrite, walk
 from autotune.tensor.linear import Linear
 
 
@@ -77,19 +77,18 @@ def _parks(stmt: Stmt) -> bool:
     return store is not None and is_parked(store.targets[0][0])
 
 
-def _reads(stmt: Stmt, register: Buffer) -> bool:
-    return any(isinstance(e, Load) and e.buffer == register for s in statements((stmt,)) for e in expressions(s))
-
-
 def _only_adds(stmt: Stmt, register: Buffer) -> bool:
     """Whether a statement adds to the registers, parks what they hold and adds it again, and no more with them."""
-    stores = [s for s in statements((stmt,)) if isinstance(s, Store)]
+    inside = list(statements((stmt,)))
+    stores = [s for s in inside if isinstance(s, Store)]
     parts = any(is_parked(target) for s in stores for target, _ in s.targets)
-    for s in stores:
-        adds = s.fold == "sum" or (parts and zeroing(s) == register)
-        if not adds and any(target == register for target, _ in s.targets):
+    for s in inside:
+        targets = [target for target, _ in s.targets] if isinstance(s, Store) else []
+        adds = isinstance(s, Store) and (s.fold == "sum" or (parts and zeroing(s) == register))
+        if register in targets and not adds:
             return False
-        if _reads(s, register) and not all(is_parked(target) for target, _ in s.targets):
+        parked = bool(targets) and all(map(is_parked, targets))
+        if not parked and any(_holds(e, register) for e in expressions(s)):
             return False
     return True
 
@@ -99,18 +98,21 @@ def _beginning(zero: Stmt, user: Stmt, register: Buffer, constants: frozenset[st
     (begun, loops), (used, others) = _innermost(zero), _innermost(user)
     if begun is None or used is None or used.fold is not None:
         return None
-    added = _added(used.values, register, constants)
-    if added is None:
+    total = _sum_with_bias(used, register)
+    if total is None:
         return None
-    mine, its = begun.targets[0][1], next(iter(_loads(used.values, register))).indices
-    names = _renamed(its, mine, others, loops)
-    moving = variables(added) & others.keys()
-    if names is None or any(x not in names or _turns(others[x]) != _turns(loops[str(names[x])]) for x in moving):
+    load, bias = (total.a, total.b) if _holds(total.a, register) else (total.b, total.a)
+    if not isinstance(load, Load) or not isinstance(bias, Load) or bias.when or bias.buffer.name not in constants:
+        return None
+    names = _renamed(load.indices, begun.targets[0][1], others, loops)
+    moving = variables(bias) & others.keys()
+    if names is None or any(x not in names or not _same_turns(others[x], loops[names[x]]) for x in moving):
         return None
     if all(loop.extent == 1 or x in moving for x, loop in others.items()):
         return None
-    start = map_linears(Store(begun.targets, (added,)), lambda form: form.substitute(names, {}))
-    rest = replace(used, values=tuple(_without(v, register, added) for v in used.values))
+    place = {x: Linear.var(y) for x, y in names.items()}
+    start = map_linears(Store(begun.targets, (bias,)), lambda form: form.substitute(place, {}))
+    rest = replace(used, values=tuple(_replaced(value, total, load) for value in used.values))
     return _around(zero, start), _around(user, rest)
 
 
@@ -127,57 +129,44 @@ def _around(nest: Stmt, inner: Stmt) -> Stmt:
     return nest.around((_around(nest.body[0], inner),)) if isinstance(nest, For) else inner
 
 
-def _loads(values: Iterable[Expr], register: Buffer) -> list[Load]:
-    return [e for v in values for e in walk(v) if isinstance(e, Load) and e.buffer == register]
-
-
-def _added(values: tuple[Expr, ...], register: Buffer, constants: frozenset[str]) -> Expr | None:
-    """What is added to each use of the registers, if that is one constant always."""
-    sums = {e for v in values for e in walk(v) if _other(e, register) is not None}
-    uses = {e for v in values for e in walk(v) if any(_is(c, register) for c in children(e))}
-    if len(sums) != 1 or uses != sums:
-        return None
-    added = _other(next(iter(sums)), register)
-    known = isinstance(added, Load) and added.buffer.name in constants and not added.when
-    return added if known and added is not None and added.dtype is register.dtype else None
-
-
-def _is(e: Expr, register: Buffer) -> bool:
+def _holds(e: Expr, register: Buffer) -> bool:
+    """Whether it is an element of the registers."""
     return isinstance(e, Load) and e.buffer == register
 
 
-def _other(e: Expr, register: Buffer) -> Expr | None:
-    """What is added to the registers by an addition."""
-    if not isinstance(e, Binary) or e.op != "add" or _is(e.a, register) == _is(e.b, register):
-        return None
-    return e.b if _is(e.a, register) else e.a
+def _sum_with_bias(used: Store, register: Buffer) -> Binary | None:
+    """The addition that is all that is done with the registers, however often its result is used."""
+    additions = [
+        e
+        for value in used.values
+        for e in walk(value)
+        if isinstance(e, Binary) and e.op == "add" and _holds(e.a, register) != _holds(e.b, register)
+    ]
+    reads = sum(_holds(e, register) for e in expressions(used))
+    return additions[0] if len(additions) == reads and len(set(additions)) == 1 else None
 
 
-def _without(value: Expr, register: Buffer, added: Expr) -> Expr:
-    """A value without that addition."""
-    alone = Var(f"{register.name}.alone", register.dtype)  # so that it is not taken for what else it is added to
-    load = _loads((value,), register)
-
-    def sum_of(e: Expr) -> Expr | None:
-        return alone if _other(e, register) == added else None
-
-    return rewrite(rewrite(value, sum_of), lambda e: load[0] if e == alone else None)
+def _replaced(value: Expr, total: Binary, load: Load) -> Expr:
+    """A value with the registers for their sum with the bias."""
+    alone = Var(f"{load.buffer.name}.alone", load.dtype)  # so that it is not taken for what else it is added to
+    marked = rewrite(value, lambda e: alone if e == total else None)
+    return rewrite(marked, lambda e: load if e == alone else None)
 
 
-def _turns(loop: For) -> tuple[int, int]:
-    return loop.begin, loop.extent
+def _same_turns(a: For, b: For) -> bool:
+    return (a.begin, a.extent) == (b.begin, b.extent)
 
 
 def _renamed(
     its: tuple[Linear, ...], mine: tuple[Linear, ...], others: Mapping[str, For], loops: Mapping[str, For]
-) -> dict[str, Linear] | None:
+) -> dict[str, str] | None:
     """The variables of one nest by those of the other at the same element, if that goes through at least as many."""
-    names: dict[str, Linear] = {}
+    names: dict[str, str] = {}
     for a, b in zip(its, mine):
         x, y = next(a.variables(), ""), next(b.variables(), "")
         if a.is_const and (a == b or y in loops):  # the others are never looked at
             continue
         if x not in others or y not in loops or a != Linear.var(x) or b != Linear.var(y):
             return None
-        names[x] = b
+        names[x] = y
     return names

@@ -11,7 +11,7 @@ from autotune.lower.partial_sums import most_terms
 from autotune.schedule import Schedule
 from autotune.schedule.state import LOCAL, REGISTER
 from autotune.target import Target
-from autotune.tensor import ComputeDef, cast, compute, placeholder, reduce_axis, sum_
+from autotune.tensor import ComputeDef, cast, compute, compute_many, placeholder, reduce_axis, sum_
 from autotune.tensor.expr import Expr, binary
 from autotune.tensor.rounding import TERMS
 from autotune.tensor.stage import Tensor
@@ -114,6 +114,16 @@ def test_a_sum_that_two_look_at_starts_from_zero() -> None:
     s = s.reorder("total", "k", "i", "j")
     for stage, row in (("out0", "i.1"), ("first", "i"), ("total", "i")):
         s = s.unroll(stage, row).vectorize(stage, "j")
+    assert starts(nest(s)) == ["0.0"]
+    assert check(s, HERE) is None
+
+
+def test_a_sum_that_is_an_output_of_its_own_starts_from_zero() -> None:
+    a, b, bias = (placeholder(d, "f32", f"in{n}", n == 2) for n, d in enumerate([(ROWS, 8), (8, 16), (16,)]))
+    k = reduce_axis(8, "k")
+    total = compute((ROWS, 16), lambda i, j: sum_(a[i, k] * b[k, j], k), name="total")
+    outs = compute_many((ROWS, 16), lambda i, j: (total[i, j] + bias[j], total[i, j]), ("out0", "out1"))
+    s = in_tiles(ComputeDef.build([a, b, bias], outs))
     assert starts(nest(s)) == ["0.0"]
     assert check(s, HERE) is None
 
