@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from autotune import machine
 from autotune.codegen.helper import Helper, can_start
@@ -37,6 +37,7 @@ class Beside:
         self._helpers: list[Helper] = []
         self._threads: list[threading.Thread] = []
         self._waiting: deque[Callable[[Helper | None], None]] = deque()
+        self._perhaps: deque[tuple[Callable[[Helper | None], None], Future[Any]]] = deque()
         self._changed = threading.Condition()
         self._ended = False
 
@@ -51,18 +52,26 @@ class Beside:
 
     def submit(self, work: Callable[[Helper | None], Result]) -> Future[Result]:
         """What `work` gives when it is called with the process that is to help it, None where it is done here."""
-        future: Future[Result] = Future()
-
-        def run(helper: Helper | None) -> None:
-            try:
-                future.set_result(work(helper))
-            except Exception as error:  # noqa: BLE001  who asks for the result gets it
-                future.set_exception(error)
-
+        run, future = _promised(work)
         with self._changed:
             self._waiting.append(run)
             self._changed.notify()
         return future
+
+    def perhaps(self, work: Callable[[Helper | None], Result]) -> Future[Result]:
+        """`submit` of what may turn out to be needed: only a process that has nothing else to do begins it."""
+        run, future = _promised(work)
+        with self._changed:
+            self._perhaps.append((run, future))
+            self._changed.notify()
+        return future
+
+    def settle(self) -> None:
+        """It is known what is needed: of `perhaps`, what nobody has begun is cancelled."""
+        with self._changed:
+            for _, future in self._perhaps:
+                future.cancel()
+            self._perhaps.clear()
 
     def finish(self) -> None:
         """Do here what nobody has begun: the last first, since others go from the front."""
@@ -78,6 +87,7 @@ class Beside:
     ) -> None:
         with self._changed:
             self._waiting.clear()
+            self._perhaps.clear()
             self._ended = True
             self._changed.notify_all()
         for helper in self._helpers:
@@ -108,10 +118,25 @@ class Beside:
             work(helper)
 
     def _next(self) -> Callable[[Helper | None], None] | None:
-        """What has waited longest, as soon as something does; None at the end."""
+        """What has waited longest, as soon as something does, what may be needed behind all else; None at the end."""
         with self._changed:
             while not self._ended:
                 with contextlib.suppress(IndexError):  # `finish` may be faster
                     return self._waiting.popleft()
+                if self._perhaps:
+                    return self._perhaps.popleft()[0]
                 self._changed.wait()
         return None
+
+
+def _promised(work: Callable[[Helper | None], Result]) -> tuple[Callable[[Helper | None], None], Future[Result]]:
+    """What does the work, and what holds its result then."""
+    future: Future[Result] = Future()
+
+    def run(helper: Helper | None) -> None:
+        try:
+            future.set_result(work(helper))
+        except Exception as error:  # noqa: BLE001  who asks for the result gets it
+            future.set_exception(error)
+
+    return run, future

@@ -1,4 +1,4 @@
-"""What helper processes are asked: choices, layouts and kernels, as JSON and bytes."""
+"""What helper processes are asked: choices and kernels, as JSON and bytes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,6 @@ def default(workload: str, target: str, strict_fp: bool, shared: bool) -> Reply:
     return {"config": config.to_json(), "templates": names}, b""
 
 
-def layouts(workload: str, origin: str, is_recorded: bool, target: str) -> Reply:
-    """The layouts that a choice has by itself, as JSON."""
-    schedule = _schedule(workload, origin, is_recorded, target)
-    return {"layouts": Interface(schedule.layouts).to_json()}, b""
-
-
 def kernel(
     workload: str, origin: str, is_recorded: bool, interface: str, target: str, folder: str | None, name: str | None
 ) -> Reply:
@@ -46,9 +40,7 @@ def kernel(
     return kernel_to_json(found), found.object_code
 
 
-def _schedule(
-    workload: str, origin: str, is_recorded: bool, target: str, interface: Interface | None = None
-) -> Schedule:
+def _schedule(workload: str, origin: str, is_recorded: bool, target: str, interface: Interface) -> Schedule:
     """Of a choice, by its `origin`: stored steps, or a config."""
     wanted = Workload.from_json(workload)
     if is_recorded:

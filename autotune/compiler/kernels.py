@@ -49,6 +49,11 @@ class Kernels:
         self._warned: set[Workload] = set()
         self._extended = extended()  # a helper has not what users have registered here
 
+    def foresee(self, step: KernelStep) -> None:
+        """Begin a kernel that will be built, as a rule, where a process has nothing else to do."""
+        if (key := key_of(step)) not in self._built and kept_kernel(self.cache, self._name(step)) is None:
+            self._built[key] = self._beside.perhaps(functools.partial(self._made, step))
+
     def build(self, steps: Sequence[KernelStep]) -> list[Built]:
         """The kernels of the steps. A record gives way to the default when it does not build in the layouts of this
         model, or when its code has changed since it was measured.
@@ -56,6 +61,8 @@ class Kernels:
         Raises:
             ScheduleError, LoweringError, CodegenError: no template builds for some step.
         """
+        self._beside.settle()
+        self._built = {key: future for key, future in self._built.items() if not future.cancelled()}
         self._begin(steps)
         return [self._of(step) for step in steps]
 
@@ -102,13 +109,13 @@ class Kernels:
     def _build(self, step: KernelStep) -> KernelObject:
         """The kernel; why it cannot be built is raised each time that it is asked for."""
         self._begin([step])
-        return self._built[_key(step)].result()
+        return self._built[key_of(step)].result()
 
     def _begin(self, steps: Sequence[KernelStep]) -> None:
         """Find the kernels of the steps, or build them, whichever have not been."""
         missing: dict[tuple[str, str, str], KernelStep] = {}
         for step in steps:
-            if (key := _key(step)) not in self._built and key not in missing:
+            if (key := key_of(step)) not in self._built and key not in missing:
                 kernel = kept_kernel(self.cache, self._name(step))
                 if kernel is None:
                     missing[key] = step
@@ -147,5 +154,6 @@ class Kernels:
         return kernel_name(step.workload, step.choice, step.interface, self.target)
 
 
-def _key(step: KernelStep) -> tuple[str, str, str]:
+def key_of(step: KernelStep) -> tuple[str, str, str]:
+    """Equal for steps that one kernel serves."""
     return step.workload.key, step.choice.origin, step.interface.to_json()

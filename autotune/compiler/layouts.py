@@ -9,18 +9,17 @@ as by rule. The better of the two assignments is taken, the rules' when in doubt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.codegen.beside import Beside
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.costs import Costs, holds, uniform
 from autotune.compiler.pbqp import Costs as Matrix
 from autotune.compiler.pbqp import solve
-from autotune.compiler.slots import Assignment, Decisions, place
+from autotune.compiler.slots import Assignment, Decisions, KernelStep, expected, place
 from autotune.compiler.wishes import Wishes, bare, is_reshape, is_slice, leads_layouts, slice_start
 from autotune.graph.ir import Graph
 from autotune.graph.partition import Group
@@ -37,18 +36,20 @@ def assign(
     groups: tuple[Group, ...],
     chooser: Chooser,
     cache: ObjectCache | None = None,
-    beside: Beside | None = None,
+    foresee: Callable[[KernelStep], None] | None = None,
 ) -> Assignment:
     """Choose layouts for all values and list the kernels, transforms included.
 
     Args:
-        beside: where templates can be asked for their layouts meanwhile.
+        foresee: told of kernels as soon as it is known what they should be; a step that it is told of has no operands.
 
     Raises:
         WorkloadError: no template can compute a group.
     """
-    wishes = Wishes(chooser, cache, beside)
-    wishes.ahead(groups)
+    wishes = Wishes(chooser, cache)
+    if foresee is not None:
+        for step in expected(graph, groups, wishes):
+            foresee(step)
     by_rule = place(graph, groups, wishes)
     if not any(step.choice.tuned for step in by_rule.steps):
         return by_rule

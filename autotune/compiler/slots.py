@@ -8,7 +8,7 @@ border. What deviates from the rules is decided in `layouts`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.compiler.choose import Choice
@@ -102,6 +102,36 @@ def place(graph: Graph, groups: tuple[Group, ...], wishes: Wishes, decisions: De
     return _Placer(graph, groups, wishes, decisions or Decisions()).run()
 
 
+def expected(graph: Graph, groups: tuple[Group, ...], wishes: Wishes) -> Iterator[KernelStep]:
+    """The kernels that lead layouts, the last first, without operands, and as soon as its readers' wishes are known:
+    each as `place` has it where those before it write the form that it wants to read."""
+    wanted: dict[str, list[Layout]] = {}
+    told: set[tuple[Workload, tuple[Layout, ...]]] = set()
+    for group in reversed(groups):
+        if leads_layouts(group.workload):
+            layouts = wishes.of(group)
+            for name, layout in zip(group.inputs, layouts):
+                if name not in graph.constants:
+                    wanted.setdefault(name, []).insert(0, layout)
+            layouts = tuple(
+                layout if name in graph.constants else with_halo(bare(layout), wanted.get(name, ()))
+                for name, layout in zip((*group.inputs, *group.outputs), layouts)
+            )
+            if (group.workload, layouts) not in told:
+                told.add((group.workload, layouts))
+                yield KernelStep(group.workload, wishes.choice(group.workload), Interface(layouts), (), (), None)
+
+
+def with_halo(form: Layout, wishes: Sequence[Layout]) -> Layout:
+    """A form with the widest halo that wishes of the same form have, filled as the first asks."""
+    found = [x for x in wishes if bare(x) == form != x]
+    halo = [(0, 0)] * form.rank
+    for layout in found:
+        if layout.fill == found[0].fill:
+            halo = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(halo, layout.halo)]
+    return form.with_halo(halo, found[0].fill if found else 0)
+
+
 def layout_workload(kind: TensorType) -> Workload:
     """The kernel that copies a tensor from one layout into another."""
     return Workload((WorkloadInput(kind),), (WorkloadNode.make("layout", (0,)),), (1,))
@@ -182,13 +212,8 @@ class _Placer:
         return plain
 
     def _with_halo(self, name: str, form: Layout) -> Layout:
-        """The form with the widest halo that an anchored consumer of the same form wants, filled as the first asks."""
-        found = [x for x in (*self.wanted.get(name, ()), *self.of_wholes.get(name, ())) if bare(x) == form != x]
-        halo = [(0, 0)] * form.rank
-        for layout in found:
-            if layout.fill == found[0].fill:
-                halo = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(halo, layout.halo)]
-        return form.with_halo(halo, found[0].fill if found else 0)
+        """With the halo that anchored consumers want."""
+        return with_halo(form, (*self.wanted.get(name, ()), *self.of_wholes.get(name, ())))
 
     def _reserve_concats(self) -> None:
         """Concatenations along channels whose parts can be written in place: parts become views of the whole."""

@@ -137,7 +137,7 @@ def _assigned(
         defaults = Defaults(cache, target, beside, database)
         chooser = Chooser(target, database, strict_fp=strict_fp, untuned=defaults)
         defaults.ahead(chooser.without_record(group.workload for group in groups if not group.is_view))
-        return chooser, assign(graph, groups, chooser, cache, beside)
+        return chooser, assign(graph, groups, chooser, cache)
 
 
 @dataclass(slots=True)

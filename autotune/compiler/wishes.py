@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
-from concurrent.futures import Future
-
-from autotune.codegen.beside import Beside
-from autotune.codegen.helper import Helper
 from autotune.codegen.object_cache import ObjectCache
-from autotune.compiler import asked
 from autotune.compiler.choose import Choice, Chooser
 from autotune.compiler.kernel_cache import keep_layouts, kept_layouts
 from autotune.errors import ScheduleError
@@ -17,8 +10,6 @@ from autotune.graph.partition import Group
 from autotune.ops.registry import has_trait
 from autotune.ops.traits import Trait
 from autotune.ops.workload import Workload, WorkloadNode
-from autotune.plugins import extended
-from autotune.search_spaces import Interface
 from autotune.tensor.layout import Layout
 
 
@@ -65,37 +56,11 @@ def _row_major(workload: Workload) -> tuple[Layout, ...]:
 
 
 class Wishes:
-    """The layouts that templates would choose by themselves, each found once.
+    """The layouts that templates would choose by themselves, each found once."""
 
-    Args:
-        beside: where some can be found meanwhile.
-    """
-
-    def __init__(self, chooser: Chooser, cache: ObjectCache | None, beside: Beside | None = None) -> None:
-        self.choose, self.cache, self._beside = chooser, cache, beside
+    def __init__(self, chooser: Chooser, cache: ObjectCache | None) -> None:
+        self.choose, self.cache = chooser, cache
         self._known: dict[Workload, tuple[Layout, ...]] = {}
-        self._begun: dict[Workload, Future[tuple[Layout, ...]]] = {}
-
-    def ahead(self, groups: Iterable[Group]) -> None:
-        """Have those begun that will be asked for, unless they are known: on all cores, when the first is needed.
-
-        Raises:
-            WorkloadError: no template can compute a group.
-        """
-        if self._beside is None or extended():  # a helper has not what users have registered here
-            return
-        leading = (group.workload for group in groups if not group.is_view and leads_layouts(group.workload))
-        missing: list[tuple[Workload, Choice]] = []
-        for workload in dict.fromkeys(leading):
-            choice = self.choice(workload)
-            found = kept_layouts(self.cache, workload, choice, self.choose.target)
-            if found is None:
-                missing.append((workload, choice))
-            else:
-                self._known[workload] = found
-        self._beside.expect(len(missing))
-        for workload, choice in missing:
-            self._begun[workload] = self._beside.submit(functools.partial(self._find, workload, choice))
 
     def choice(self, workload: Workload) -> Choice:
         """The schedule of a kernel that chooses its layouts."""
@@ -113,27 +78,12 @@ class Wishes:
 
     def _of_template(self, workload: Workload) -> tuple[Layout, ...]:
         choice, target = self.choice(workload), self.choose.target
+        kept = kept_layouts(self.cache, workload, choice, target)
+        if kept is not None:
+            return kept
         try:
-            if workload in self._begun:
-                assert self._beside is not None
-                self._beside.finish()
-                found = self._begun.pop(workload).result()
-            else:
-                kept = kept_layouts(self.cache, workload, choice, target)
-                if kept is not None:
-                    return kept
-                found = self._find(workload, choice, None)
+            found = choice.schedule(workload, target).layouts
         except ScheduleError:  # the kernel will have to do without this choice, and says so when it is built
             return _row_major(workload)
         keep_layouts(self.cache, workload, choice, target, found)
         return found
-
-    def _find(self, workload: Workload, choice: Choice, helper: Helper | None) -> tuple[Layout, ...]:
-        """Asked over there where that can be; who does it here finds out why it cannot be done."""
-        target = self.choose.target
-        if helper is not None:
-            facts = workload.to_json(), choice.origin, choice.recorded is not None, target.to_json()
-            reply = helper.call(f"{asked.MODULE}:layouts", *facts)
-            if reply is not None and "layouts" in reply[0]:
-                return Interface.from_json(reply[0]["layouts"]).layouts
-        return choice.schedule(workload, target).layouts

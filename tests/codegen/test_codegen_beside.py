@@ -67,6 +67,32 @@ def test_all_is_done_when_finish_returns(cores: int, monkeypatch: pytest.MonkeyP
     assert objects == [compile_uncounted(function(number), cpu=CPU, features=FEATURES) for number in range(count)]
 
 
+def test_what_may_be_needed_is_done_behind_all_else_and_by_processes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "allowed_cores", lambda: 2)
+    order: list[str] = []
+
+    def work(name: str) -> Callable[[Helper | None], None]:
+        def done(helper: Helper | None) -> None:
+            assert (helper is None) == (name == "here")
+            order.append(name)
+
+        return done
+
+    with Beside() as beside:
+        beside.submit(work("here"))
+        perhaps = beside.perhaps(work("perhaps"))
+        beside.finish()
+        assert order == ["here"] and not perhaps.done()
+        sure = beside.submit(work("sure"))
+        beside.start()
+        perhaps.result(), sure.result()
+        assert Counter(order) == Counter(["here", "sure", "perhaps"])
+    with Beside() as beside:
+        never = beside.perhaps(work("never"))
+        beside.settle()
+        assert never.cancelled() and "never" not in order
+
+
 def test_few_pieces_and_embedded_pythons_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(imports: Sequence[str]) -> Helper:
         raise AssertionError("started a process")

@@ -15,17 +15,17 @@ from autotune.codegen.jit import compile_uncounted
 from autotune.codegen.kernel import generate
 from autotune.codegen.object_cache import ObjectCache
 from autotune.compiler import asked, kernels
-from autotune.compiler.choose import Chooser
-from autotune.compiler.kernels import Kernels
+from autotune.compiler.choose import Choice, Chooser
+from autotune.compiler.kernels import Kernels, key_of
 from autotune.compiler.slots import KernelStep
 from autotune.compiler.wishes import Wishes
 from autotune.errors import LoweringError
 from autotune.graph.partition import Group
 from autotune.ops import parse_workload
-from autotune.ops.workload import Workload
 from autotune.search_spaces import Interface
 from autotune.search_spaces.space.replay import Recorded
 from autotune.target import Target
+from autotune.tensor import Layout
 
 TARGET = Target.parse("x86 -mcpu=haswell -num-cores=1")
 WORKLOADS = [parse_workload(f"matmul a={rows},64 b={64},32 + relu") for rows in range(8, 16)]
@@ -95,8 +95,6 @@ def test_a_helper_builds_kernels_of_stored_steps_too() -> None:
             kernel = found._asked(step, helper)
             assert kernel is not None and found._made(step, None) == kernel
             assert step.choice.recorded is not None and kernel.ir_hash == step.choice.recorded.ir_hash
-            own = Wishes(found.chooser, None)._find(step.workload, step.choice, helper)
-            assert own == step.choice.schedule(step.workload, TARGET).layouts
     finally:
         helper.close()
 
@@ -125,38 +123,58 @@ def test_of_code_that_is_known_a_helper_does_what_is_left(tmp_path: Path) -> Non
         assert [ir_hash(text) for text in compiled] == [stored.ir_hash] and not chooser.has_generated
 
 
-def group_of(workload: Workload) -> Group:
-    return Group(workload, ("a", "b"), ("c",))
-
-
-def test_layouts_are_found_by_whoever_is_free_and_kept(tmp_path: Path) -> None:
-    chooser, cache = Chooser(TARGET, None), ObjectCache(tmp_path)
-    groups = [group_of(workload) for workload in WORKLOADS]
-    alone = [Wishes(chooser, None).of(group) for group in groups]
-    with Beside([asked.MODULE]) as beside:
-        beside.start()
-        for helper in beside._helpers:
-            helper.wait()
-        wishes = Wishes(chooser, cache, beside)
-        wishes.ahead(groups)
-        assert [wishes.of(group) for group in groups] == alone
+def test_what_is_foreseen_is_built_by_a_free_process_alone_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    chooser = Chooser(TARGET, None)
+    here, *more = steps(chooser)
+    other = replace(here, interface=Interface((*here.interface.layouts[:-1], Layout.blocked(2, [(1, 16)]))))
     with Beside() as beside:
-        again = Wishes(chooser, cache, beside)
-        again.ahead(groups)
-        assert not again._begun and [again.of(group) for group in groups] == alone
+        alone = [kernel for _, kernel in Kernels(TARGET, None, chooser, beside).build([here, *more])]
+    monkeypatch.setattr(machine, "allowed_cores", lambda: 2)
+    with Beside([asked.MODULE]) as beside:
+        found = Kernels(TARGET, None, chooser, beside)
+        for step in (here, here, other):
+            found.foresee(step)
+        beside.finish()
+        begun = dict(found._built)
+        assert len(begun) == 2 and not any(future.done() for future in begun.values())  # there is no process
+        beside.start()
+        assert begun[key_of(here)].result() == alone[0] and begun[key_of(other)].result() != alone[0]
+        assert [kernel for _, kernel in found.build([here, *more])] == alone and found._built[key_of(here)].done()
+        assert found._built[key_of(here)] is begun[key_of(here)]
 
 
-def test_a_helper_answers_with_the_layouts_that_are_found_here() -> None:
-    chooser, helper = Chooser(TARGET, None), Helper([asked.MODULE])
-    try:
-        wishes = Wishes(chooser, None)
-        choice = chooser(WORKLOADS[0])
-        assert wishes._find(WORKLOADS[0], choice, helper) == wishes._find(WORKLOADS[0], choice, None)
-        facts = WORKLOADS[0].to_json(), choice.origin, False, TARGET.to_json()
-        reply = helper.call(f"{asked.MODULE}:layouts", *facts)
-        assert reply is not None and "layouts" in reply[0]
-    finally:
-        helper.close()
+def test_what_nobody_could_begin_is_built_as_all_else() -> None:
+    chooser = Chooser(TARGET, None)
+    first, *_ = steps(chooser)
+    with Beside() as beside:
+        found = Kernels(TARGET, None, chooser, beside)
+        found.foresee(first)
+        foreseen = found._built[key_of(first)]
+        (built,) = (kernel for _, kernel in found.build([first]))
+        assert foreseen.cancelled() and built == Kernels(TARGET, None, chooser, beside).build([first])[0][1]
+
+
+def test_what_the_cache_has_is_not_foreseen(tmp_path: Path) -> None:
+    chooser, cache = Chooser(TARGET, None), ObjectCache(tmp_path)
+    first, *_ = steps(chooser)
+    with Beside() as beside:
+        Kernels(TARGET, cache, chooser, beside).build([first])
+        again = Kernels(TARGET, cache, chooser, beside)
+        again.foresee(first)
+        assert not again._built
+
+
+def test_layouts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chooser, cache = Chooser(TARGET, None), ObjectCache(tmp_path)
+    groups = [Group(workload, ("a", "b"), ("c",)) for workload in WORKLOADS]
+    found = [Wishes(chooser, cache).of(group) for group in groups]
+    assert found == [Wishes(chooser, None).of(group) for group in groups]
+
+    def never(*given: object) -> None:
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(Choice, "schedule", never)
+    assert [Wishes(chooser, cache).of(group) for group in groups] == found
 
 
 def test_a_refusal_is_that_of_who_builds_it_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from autotune.compiler.choose import Chooser
 from autotune.compiler.compile import compile_graph
 from autotune.compiler.layouts import assign
-from autotune.compiler.slots import Assignment, layout_workload, place
+from autotune.compiler.slots import Assignment, KernelStep, layout_workload, place
 from autotune.compiler.tasks import alternative_tasks, kernel_tasks
 from autotune.compiler.wishes import Wishes, bare, leads_layouts
 from autotune.graph import Graph, Output, Value, evaluate_graph, partition
@@ -86,6 +86,16 @@ def test_without_records_the_rules_decide(database: Database) -> None:
     for held in (None, database):
         assert assigned(graph, held).steps == by_rule(graph, held).steps
         assert [s.interface for s in assigned(graph, held).steps] == [s.interface for s in expected.steps]
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_kernels_that_lead_are_foreseen_as_they_will_be(kernel: int) -> None:
+    """Halos included: they are those of readers, which are looked at first."""
+    graph, told = shuffle_graph(kernel), list[KernelStep]()
+    found = assign(graph, partition(graph), Chooser(TARGET, None), foresee=told.append)
+    leading = [(s.workload, s.interface) for s in found.steps if leads_layouts(s.workload)]
+    assert {(s.workload, s.interface) for s in told} == set(leading) and len(told) == len(set(leading))
+    assert found.steps == assigned(graph, None).steps
 
 
 def test_records_of_the_rules_layouts_change_nothing(database: Database) -> None:
